@@ -53,7 +53,7 @@ class Evaluation(unittest.TestCase):
                     "gpu_bytes_mean": 2**32 * factor, "copies": moved}
 
         arms = {"native+host": values(2), "mps+host": values(2), "tube+host": values(2),
-                "tube+ipc": values(1)}
+                "tube+store": values(1)}
         row = {"group": "traffic", "name": "bursty, batch 16, 1 GPU", "arms": arms}
         result = {"bench": "workflows", "commit": "c" * 40, "date": "", "backend": "driver",
                   "machine": {}, "rows": [row]}

@@ -7,7 +7,8 @@ of_one_link (the same against what it carries natively, which is one link's, in 
 of_both (the same against half of what it carries in both directions at once),
 overlap (the part of the ways back during which somebody else's memory was on its way out),
 stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved, which
-makes host memory; p50_ns and the like are of those behind it),
+makes host memory; p50_ns and the like are of those behind it; of four functions, behind the round
+from which the order of turns is learnt),
 moved_bytes, host_ms (until the host memory that is made ahead was there; nothing: it was not waited
 for), made_on_request_bytes (host memory that a move had to wait for) and what the proxy registered
 meanwhile (registered.py).
@@ -148,12 +149,13 @@ class Evictions:
         """What values() takes off."""
         return moves(arm)["evicted"], registered.counts(arm)
 
-    def values(self, arm, stalls, workers, before):
+    def values(self, arm, stalls, workers, before, left_out=1):
+        """`left_out`: of the turns, the first ones that p50 and the like do not count."""
         status = moves(arm)
         pids = {worker.process.pid for worker in workers}
         history = [move for move in status["moves"] if move["pid"] in pids]
         evicted, counts = before
-        out = latency.summary(stalls[1:] or stalls)
+        out = latency.summary(stalls[left_out:] or stalls)
         now = rates(history)
         both = overlap(history)
         if both is not None:
@@ -219,7 +221,8 @@ class Evictions:
             workers = self.fresh(arm, 4, 2 * self.size + self.size // 8)
             before = self.begin(arm)
             stalls, wrong = self.in_circle(arm, workers, self.size, blocks, self.turns, [])
-            return self.values(arm, stalls, workers, before), wrong + self.moved(arm)
+            return (self.values(arm, stalls, workers, before, len(workers)),
+                    wrong + self.moved(arm))
 
         self.row("four functions of 50%", f"{size_words(self.size)} in {blocks}", once)
 

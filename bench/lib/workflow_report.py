@@ -20,8 +20,7 @@ MECHANISMS = {
     "queue": "time: whose turn it is; starts, where more copies of a function would help",
     "host": "none: the host functions' own work"
 }
-SHARES_HEAD = ["workflow", "part", "tube+ipc", "native+ipc", "mps+ipc", "native+host", "mps+host",
-               "should be removed by"]
+SHARES_HEAD = ["workflow", "part", "tube+store", "native+host", "mps+host", "should be removed by"]
 SHOWN_ARMS = SHARES_HEAD[2:-1]
 
 
@@ -150,7 +149,7 @@ def largest_shares(rows, count=3):
     """[cells] of the parts that take most of a workflow's time under Tube."""
     lines = []
     for row in rows:
-        tube = row["arms"].get("tube+ipc")
+        tube = row["arms"].get("tube+store")
         if not tube or "spread" in row["name"]:
             continue
         split = tube["split_ns"]

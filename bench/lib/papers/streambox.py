@@ -8,7 +8,7 @@ STATIC_POOL, NO_LANES = "tube:TUBE_POOL_POLICY=static+store", "tube:TUBE_COPY_LA
 
 
 def sb1(results):
-    traces = m.workflow_memory(results, MPS_HOST, IPC)
+    traces = m.best_of(m.workflow_memory, results, MPS_HOST, (STORE, IPC))
     return m.both(m.functions_memory(results), traces and f"mean over the trace {traces}")
 
 
@@ -21,11 +21,11 @@ def sb7(results):
 
 
 def sb4(results):
-    return m.closed_over(results, MPS_HOST, IPC)
+    return m.best_of(m.closed_over, results, MPS_HOST, (STORE, IPC))
 
 
 def sb6(results):
-    p99 = m.change_over(results, MPS_HOST, IPC, "p99_ns")
+    p99 = m.best_of(m.change_over, results, MPS_HOST, (STORE, IPC), "p99_ns")
     return m.both(m.start(results), p99 and f"P99 of warm workflows {p99}")
 
 
