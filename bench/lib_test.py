@@ -256,6 +256,15 @@ class Footprint(unittest.TestCase):
         self.assertEqual((values["answered"], values["samples"], wrong), (1.0, 6, []))
         self.assertEqual(footprint_runs.differing(hashes, hashes[0]), [])
 
+    def test_what_a_proxy_holds_is_told_by_part(self):
+        script = HOLDER.format(items=str(HERE.parent / "tests" / "gpu" / "items"))
+        with arm_set.ArmSet(tubetest.Layout(OPTIONS.build), "sim", None, ["tube"]) as arms:
+            values, _, wrong = footprint_runs.measure(
+                arms.arms["tube"], 0, lambda: 7, [sys.executable, "-c", script], [2], 60)
+        self.assertEqual(wrong, [])
+        self.assertEqual(values[2]["parts"]["functions"], 2 * (40 << 20))
+        self.assertEqual(values[2]["parts"]["idle"], 0)
+
     def test_what_was_measured_stays_when_a_copy_does_not_start(self):
         values, hashes, wrong = self.measure([1], command=["/bin/false"])
         self.assertEqual((values, hashes, len(wrong)), ({}, [], 1))

@@ -3,7 +3,11 @@
 An arm is measured alone, against what the GPU had in use before the arm's servers were started, so
 that the proxy's context counts for Tube and the server's for MPS. The copies of a smaller count
 stay and are joined by more. After each step all copies have run, at once, and wait for input; what
-is in use then counts.
+is in use then counts. A proxy holds freed memory ready for ten seconds that nobody wants it: it is
+waited for, as the functions are idle, and what it had come to is told apart.
+
+values: gpu_bytes, grow_s; in Tube's arms ready_bytes (idle memory when the copies had just run) and
+parts (bytes that the proxy counts as its context's, code's, functions' and idle ones' afterwards).
 """
 import time
 
@@ -16,6 +20,7 @@ POLL_S = 0.25
 ALIKE = 4  # readings in a row
 SETTLE_S = 20
 SLACK_BYTES = 32 << 20
+IDLE_S = 15  # for memory that is held ready to go back
 AT_ONCE = 8  # that start within less memory: their imports take seconds each
 
 
@@ -45,6 +50,29 @@ def grow(arm, workers, command, count, deadline, environment):
         worker.expect("block", deadline)
 
 
+def parts_of(mem):
+    """What the proxy says of the memory of all GPUs, by what it is for."""
+    places = [place for function in mem["functions"] for place in function["gpus"]]
+    return {"context": sum(gpu["context_bytes"] or 0 for gpu in mem["gpus"]),
+            "code": sum(gpu["code_bytes"] for gpu in mem["gpus"]),
+            "functions": sum(place["backed_bytes"] for place in places),
+            "idle": sum(gpu["pool_bytes"] for gpu in mem["gpus"])}
+
+
+def idle(arm):
+    """Waits until a Tube arm's proxy holds no memory ready any more, IDLE_S at most; what a row has
+    of it."""
+    if not hasattr(arm, "proxy"):
+        return {}
+    deadline = time.monotonic() + IDLE_S
+    parts = parts_of(arm.proxy.request("mem"))
+    ready = parts["idle"]
+    while parts["idle"] and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        parts = parts_of(arm.proxy.request("mem"))
+    return {"ready_bytes": ready, "parts": parts}
+
+
 def measure(arm, base, read, command, counts, limit_s, environment=None):
     """[values per count that was reached], [output hashes of each copy], [what went wrong]."""
     values, wrong, workers, hashes = {}, [], [], []
@@ -54,8 +82,8 @@ def measure(arm, base, read, command, counts, limit_s, environment=None):
             begin = time.monotonic()
             grow(arm, workers, command, count, deadline, environment)
             seconds = time.monotonic() - begin
-            used = settled(read)
-            values[count] = {"gpu_bytes": used - base, "grow_s": round(seconds, 1)}
+            held = idle(arm)
+            values[count] = {"gpu_bytes": settled(read) - base, "grow_s": round(seconds, 1), **held}
         hashes = [worker.finish(deadline) for worker in workers]
     except (WorkerError, MpsError) as error:
         tails = " | ".join(f"{w.name}: {w.stderr_tail(2)}" for w in workers
