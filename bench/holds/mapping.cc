@@ -1,6 +1,7 @@
 // What the calls of virtual memory cost while copies are in flight, and what they cost the copies,
 // natively: making, mapping, opening, unmapping and giving back memory, piece by piece and for
-// several pieces with one call.
+// several pieces with one call. "again": opening the same pieces once more, mapped anew but not
+// made anew, which says what of it is the driver's clearing of new memory.
 //
 //   bench/holds/mapping      some seconds on a GPU; a line for each traffic and piece
 //
@@ -81,7 +82,7 @@ class Traffic {
 };
 
 struct Times {
-  std::vector<double> create, map, access, unmap, release;
+  std::vector<double> create, map, access, unmap, again, release;
 };
 
 double median(std::vector<double>& times) {
@@ -111,6 +112,11 @@ void once(CUdeviceptr at, uint64_t bytes, size_t pieces, Times& times) {
   begin = now_ns();
   CU(cuMemUnmap(at, pieces * bytes));
   times.unmap.push_back(us_since(begin));
+  for (size_t i = 0; i < pieces; ++i) CU(cuMemMap(at + i * bytes, bytes, 0, handles[i], 0));
+  begin = now_ns();
+  CU(cuMemSetAccess(at, pieces * bytes, &open, 1));
+  times.again.push_back(us_since(begin));
+  CU(cuMemUnmap(at, pieces * bytes));
   begin = now_ns();
   for (const auto handle : handles) CU(cuMemRelease(handle));
   times.release.push_back(us_since(begin));
@@ -139,15 +145,16 @@ void row(const char* traffic, const Traffics& copies, CUdeviceptr at, uint64_t b
   const double rate = gb_s(copies, [&] {
     for (int round = 0; round < kRounds; ++round) once(at, bytes, pieces, times);
   });
-  std::printf("%-6s %4zu x %4lu MiB  %8.0f %8.0f %8.0f %8.0f %8.0f %8.1f\n", traffic, pieces,
+  std::printf("%-6s %4zu x %4lu MiB  %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f %8.1f\n", traffic, pieces,
               static_cast<unsigned long>(bytes / kMiB), median(times.create), median(times.map),
-              median(times.access), median(times.unmap), median(times.release), rate);
+              median(times.access), median(times.unmap), median(times.again), median(times.release),
+              rate);
 }
 
 void rows(const char* traffic, const Traffics& copies, CUdeviceptr at) {
   const auto wait = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
   wait(50);
-  std::printf("%-6s alone %65.1f\n", traffic, gb_s(copies, [&] { wait(200); }));
+  std::printf("%-6s alone %74.1f\n", traffic, gb_s(copies, [&] { wait(200); }));
   for (const uint64_t mib : {2u, 32u, 64u, 128u, 512u}) row(traffic, copies, at, mib * kMiB, 1);
   row(traffic, copies, at, 32 * kMiB, 4);
   row(traffic, copies, at, 32 * kMiB, 16);
@@ -164,13 +171,14 @@ int main() {
   CUdeviceptr at = 0;
   CU(cuMemAddressReserve(&at, 1024 * kMiB, 0, 0, 0));
   std::printf("us, median of %d; GB/s of the copies meanwhile\n", kRounds);
-  std::printf("copies  pieces           create      map   access    unmap  release     GB/s\n");
+  std::printf(
+      "copies  pieces           create      map   access    unmap    again  release     GB/s\n");
   rows("none", {}, at);
   for (const size_t in_flight : {2u, 4u}) {
     std::printf("%zu copies of 4 MiB in flight each way\n", in_flight);
-    Traffic down(false, in_flight);
-    rows("down", {&down}, at);
     Traffic up(true, in_flight);
+    rows("up", {&up}, at);
+    Traffic down(false, in_flight);
     rows("both", {&down, &up}, at);
   }
   CU(cuMemAddressFree(at, 1024 * kMiB));
