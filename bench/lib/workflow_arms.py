@@ -63,7 +63,7 @@ def words(name):
 
 def memory_reader(driver, gpus=1):
     """What tells the memory in use on all GPUs together, often; None where nothing does."""
-    known = [probe.Nvml(driver, number) for number in range(gpus)] if driver else []
+    known = [probe.Nvml(driver, probe.GPU + number) for number in range(gpus)] if driver else []
     if not known or any(one.lib is None or one.memory_used() is None for one in known):
         return None
     return lambda: sum(one.memory_used() for one in known)

@@ -158,9 +158,10 @@ class Proxy:
     """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing
     behind."""
 
-    def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0",
+    def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus=None,
                  arguments=(), log=None, before=None, folder=None):
-        self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
+        self.layout, self.backend, self.workflow, self.driver = layout, backend, workflow, driver
+        self.gpus = gpus or (os.environ.get("TEST_GPU", "0") if backend == "driver" else "0")
         self.extra_env = extra_env or {}
         self.arguments = arguments  # of tubed, more of them
         self.log, self.before = log, before  # another descriptor than the log file's; in the child

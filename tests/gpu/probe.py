@@ -1,6 +1,7 @@
 """What is known of the GPU from outside any measured process: is there one, its name, driver, and
 memory in use (NVML)."""
 import ctypes
+import os
 import pathlib
 import subprocess
 import sys
@@ -26,11 +27,15 @@ class Memory(ctypes.Structure):
                 ("used", ctypes.c_ulonglong)]
 
 
+# The first GPU of the machine that tests and benches use (bench/all --gpu).
+GPU = int(os.environ.get("TEST_GPU", "0"))
+
+
 class Nvml:
     """The few NVML questions asked here, of the GPU of this number; every answer is None where NVML
     is not there."""
 
-    def __init__(self, driver, number=0):
+    def __init__(self, driver, number=GPU):
         self.lib, self.device, self.number = None, ctypes.c_void_p(), number
         for name in (pathlib.Path(driver).parent / "libnvidia-ml.so.1", "libnvidia-ml.so.1"):
             try:
@@ -58,6 +63,10 @@ class Nvml:
         buffer = ctypes.create_string_buffer(96)
         return buffer.value.decode() if getattr(self.lib, function)(*args, buffer,
                                                                     96) == 0 else None
+
+    def uuid(self):
+        """As CUDA_VISIBLE_DEVICES names it."""
+        return self.text("nvmlDeviceGetUUID", self.device) or smi("uuid", self.number)
 
     def describe(self):
         return {

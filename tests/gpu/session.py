@@ -29,7 +29,7 @@ class Session:
             self.proxy.__exit__(None, None, None)
         shutil.rmtree(self.work, ignore_errors=True)
 
-    def new_proxy(self, workflow="gpu", gpus="0"):
+    def new_proxy(self, workflow="gpu", gpus=None):
         """A running proxy; the caller ends it with __exit__."""
         return tubetest.Proxy(self.layout, "driver", workflow=workflow, driver=self.driver,
                               gpus=gpus).__enter__()
