@@ -176,9 +176,13 @@ int main() {
   rows("none", {}, at);
   for (const size_t in_flight : {2u, 4u}) {
     std::printf("%zu copies of 4 MiB in flight each way\n", in_flight);
-    Traffic up(true, in_flight);
+    {
+      const Traffic down(false, in_flight);
+      rows("down", {&down}, at);
+    }
+    const Traffic up(true, in_flight);
     rows("up", {&up}, at);
-    Traffic down(false, in_flight);
+    const Traffic down(false, in_flight);
     rows("both", {&down, &up}, at);
   }
   CU(cuMemAddressFree(at, 1024 * kMiB));

@@ -50,13 +50,17 @@ def grow(arm, workers, command, count, deadline, environment):
         worker.expect("block", deadline)
 
 
-def parts_of(mem):
-    """What the proxy says of the memory of all GPUs, by what it is for."""
+def of_functions(mem):
+    """Of what `tubectl mem --json` says, on all GPUs: bytes behind allocations, and idle."""
     places = [place for function in mem["functions"] for place in function["gpus"]]
+    return {"functions": sum(place["backed_bytes"] for place in places),
+            "idle": sum(place["pool_bytes"] for place in places)}
+
+
+def parts_of(mem):
+    """The same with the context's bytes and the code's."""
     return {"context": sum(gpu["context_bytes"] or 0 for gpu in mem["gpus"]),
-            "code": sum(gpu["code_bytes"] for gpu in mem["gpus"]),
-            "functions": sum(place["backed_bytes"] for place in places),
-            "idle": sum(gpu["pool_bytes"] for gpu in mem["gpus"])}
+            "code": sum(gpu["code_bytes"] for gpu in mem["gpus"]), **of_functions(mem)}
 
 
 def idle(arm):
@@ -64,13 +68,13 @@ def idle(arm):
     of it."""
     if not hasattr(arm, "proxy"):
         return {}
-    deadline = time.monotonic() + IDLE_S
-    parts = parts_of(arm.proxy.request("mem"))
-    ready = parts["idle"]
-    while parts["idle"] and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+    deadline, ready = time.monotonic() + IDLE_S, None
+    while True:
         parts = parts_of(arm.proxy.request("mem"))
-    return {"ready_bytes": ready, "parts": parts}
+        ready = parts["idle"] if ready is None else ready
+        if not parts["idle"] or time.monotonic() > deadline:
+            return {"ready_bytes": ready, "parts": parts}
+        time.sleep(POLL_S)
 
 
 def measure(arm, base, read, command, counts, limit_s, environment=None):
@@ -100,10 +104,9 @@ def in_turn(arm, command, count, limit_bytes, rounds, limit_s, environment=None)
     workers, wrong, hashes, times = [], [], [], []
     deadline = time.monotonic() + limit_s
     try:
-        while len(workers) < count:  # they may have to send others' memory away
-            new = [arm.spawn(command, environment) for _ in range(min(AT_ONCE, count - len(workers)))]
-            workers += new
-            for worker in new:
+        for first in range(0, count, AT_ONCE):  # they may have to send others' memory away
+            workers += [arm.spawn(command, environment) for _ in range(min(AT_ONCE, count - first))]
+            for worker in workers[first:]:
                 worker.ready(deadline)
         arm.confirm(count)
         for _ in range(rounds):
@@ -113,7 +116,7 @@ def in_turn(arm, command, count, limit_bytes, rounds, limit_s, environment=None)
                 times.append(time.monotonic_ns() - begin)
         hashes = [worker.finish(deadline) for worker in workers]
     except WorkerError as error:
-        wrong.append(f"{arm.name}, copy {len(workers)} of {count} within {limit_bytes} bytes: {error}")
+        wrong.append(f"{arm.name}, {len(workers)} of {count} copies within {limit_bytes} bytes: {error}")
     values = latency.summary(times) if times else {}
     values["answered"] = len(times) / (count * rounds)
     return values, hashes, wrong

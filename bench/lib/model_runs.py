@@ -82,8 +82,7 @@ def settings_of(arm):
 
 def held(mem):
     """Of what `tubectl mem --json` says: behind allocations, and idle."""
-    return sum(gpu["backed_bytes"] + gpu["pool_bytes"]
-               for function in mem["functions"] for gpu in function["gpus"])
+    return sum(footprint_runs.of_functions(mem).values())
 
 
 class Models:

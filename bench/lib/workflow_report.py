@@ -149,7 +149,7 @@ def largest_shares(rows, count=3):
     """[cells] of the parts that take most of a workflow's time under Tube."""
     lines = []
     for row in rows:
-        tube = row["arms"].get("tube+store")
+        tube = row["arms"].get(SHOWN_ARMS[0])
         if not tube or "spread" in row["name"]:
             continue
         split = tube["split_ns"]

@@ -3,19 +3,19 @@ from . import Headline, copies, measured as m, nothing
 
 MARK = "faastube"
 WORKFLOWS = "bench/workflows"
-HOST_BASE, BEST, IPC = "mps+host", "tube+store", "tube+ipc"
+HOST_BASE, BEST = "mps+host", "tube+store"
 
 
 def ft1(results):
-    return m.best_of(m.change_over, results, HOST_BASE, (BEST, IPC), "p99_ns")
+    return m.best_of(m.change_over, results, HOST_BASE, m.OURS, "p99_ns")
 
 
 def ft2(results):
-    return m.best_of(m.passing_change, results, HOST_BASE, (BEST, IPC), "tail_split_ns")
+    return m.best_of(m.passing_change, results, HOST_BASE, m.OURS, "tail_split_ns")
 
 
 def ft3(results):
-    return m.best_of(m.closed_over, results, HOST_BASE, (BEST, IPC))
+    return m.best_of(m.closed_over, results, HOST_BASE, m.OURS)
 
 
 def ft4(results):
@@ -24,7 +24,7 @@ def ft4(results):
 
 def ft5(results):
     """What of it an arm exists for: the way between functions."""
-    way = m.best_of(m.change_over, results, "tube+host", (BEST, IPC), "p99_ns")
+    way = m.best_of(m.change_over, results, "tube+host", m.OURS, "p99_ns")
     off = m.switched_off(results, BEST)
     return m.both(way and f"the GPU's way between functions alone: P99 {way}", off)
 

@@ -3,19 +3,19 @@ from . import Headline, measured as m, nothing
 
 MARK = "fluidfaas"
 WORKFLOWS = "bench/workflows"
-MPS_HOST, OURS = "mps+host", ("tube+store", "tube+ipc")
+MPS_HOST = "mps+host"
 
 
 def ff1(results):
-    return m.best_of(m.slo_share, results, MPS_HOST, OURS)
+    return m.best_of(m.slo_share, results, MPS_HOST, m.OURS)
 
 
 def ff2(results):
-    return m.best_of(m.closed_over, results, MPS_HOST, OURS)
+    return m.best_of(m.closed_over, results, MPS_HOST, m.OURS)
 
 
 def ff3(results):
-    return m.best_of(m.change_over, results, MPS_HOST, OURS, "p95_ns")
+    return m.best_of(m.change_over, results, MPS_HOST, m.OURS, "p95_ns")
 
 
 def ff5(results):

@@ -107,6 +107,8 @@ def best_of(figure, results, base, arms, *rest):
     return next((words for words in found if words), None)
 
 
+# How a workflow's data passes through Tube: what is measured first counts (best_of).
+OURS = ("tube+store", "tube+ipc")
 MECHANISMS = {"tube+store-host": "objects on the GPU", "tube+store+host": "host functions' objects",
               "tube:TUBE_POOL=0+store": "the pool", "tube:TUBE_COPY_LANE=never+store": "the lanes",
               "tube:TUBE_STORE_POLICY=off+store": "moves"}

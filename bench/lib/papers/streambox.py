@@ -3,12 +3,12 @@ from . import Headline, copies, measured as m, nothing
 
 MARK = "streambox"
 WORKFLOWS = "bench/workflows"
-MPS_HOST, IPC, STORE = "mps+host", "tube+ipc", "tube+store"
+MPS_HOST, STORE = "mps+host", "tube+store"
 STATIC_POOL, NO_LANES = "tube:TUBE_POOL_POLICY=static+store", "tube:TUBE_COPY_LANE=never+store"
 
 
 def sb1(results):
-    traces = m.best_of(m.workflow_memory, results, MPS_HOST, (STORE, IPC))
+    traces = m.best_of(m.workflow_memory, results, MPS_HOST, m.OURS)
     return m.both(m.functions_memory(results), traces and f"mean over the trace {traces}")
 
 
@@ -21,16 +21,16 @@ def sb7(results):
 
 
 def sb4(results):
-    return m.best_of(m.closed_over, results, MPS_HOST, (STORE, IPC))
+    return m.best_of(m.closed_over, results, MPS_HOST, m.OURS)
 
 
 def sb6(results):
-    p99 = m.best_of(m.change_over, results, MPS_HOST, (STORE, IPC), "p99_ns")
+    p99 = m.best_of(m.change_over, results, MPS_HOST, m.OURS, "p99_ns")
     return m.both(m.start(results), p99 and f"P99 of warm workflows {p99}")
 
 
 def sb8(results):
-    passing = m.best_of(m.passing_change, results, MPS_HOST, (STORE, IPC))
+    passing = m.best_of(m.passing_change, results, MPS_HOST, m.OURS)
     return m.both(passing, pressure(results))
 
 
