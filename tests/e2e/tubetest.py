@@ -161,7 +161,8 @@ class Proxy:
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus=None,
                  arguments=(), log=None, before=None, folder=None):
         self.layout, self.backend, self.workflow, self.driver = layout, backend, workflow, driver
-        self.gpus = gpus or (os.environ.get("TEST_GPU", "0") if backend == "driver" else "0")
+        chosen = os.environ.get("TEST_GPU", "0") if backend == "driver" else "0"
+        self.gpus = chosen if gpus is None else gpus  # "": all of them
         self.extra_env = extra_env or {}
         self.arguments = arguments  # of tubed, more of them
         self.log, self.before = log, before  # another descriptor than the log file's; in the child
