@@ -51,6 +51,7 @@ void say_block(const Block& block, int64_t cpu) {
 
 std::unique_ptr<Task> make_task(Client& client, const std::string& command, std::istream& words) {
   if (command == "copy") return make_copy(client, words);
+  if (command == "relay") return make_relay(client, words);
   if (command == "victim") return make_victim(client, words);
   if (command == "function") return make_function(client, words);
   if (command == "bulk") return make_bulk(client, words);

@@ -79,6 +79,8 @@ class Task {
 
 // Each reads the rest of its command line.
 //   copy WAY HOST BYTES SAMPLES       WAY: up, down, both at once; HOST: pinned, touched, untouched
+//   relay WAY BYTES SAMPLES LINKS    pinned copies in pieces over so many GPUs' links, the first's
+//                                     among them
 //   victim WAY BYTES PERIOD_US MS LEAD_MS     a copy every PERIOD_US for MS, LEAD_MS behind the
 //   start function IN OUT ROUNDS PERIOD_US MS LEAD_MS     copy in, kernel, copy out instead of a
 //   copy bulk KIND BYTES PIECES            rounds of copies until the line "stop"; KIND: up, down,
@@ -96,6 +98,7 @@ class Task {
 //   requests BYTES PAUSE_US MS        pageable bytes in, a kernel, bytes out, a pause, for MS
 //   stand STREAMS                     so many streams wait for a value until the line "stop"
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
+std::unique_ptr<Task> make_relay(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
 std::unique_ptr<Task> make_function(Client& client, std::istream& words);
 std::unique_ptr<Task> make_bulk(Client& client, std::istream& words);

@@ -56,6 +56,6 @@ def text(result):
     ]
     for group in dict.fromkeys(row["group"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["group"] == group]
-        beside = any("all_per_s" in v for row in rows for v in row["arms"].values())
+        beside = any("p99_over_alone" in v for row in rows for v in row["arms"].values())
         lines += [f"== {group}", *(victims if beside else copies)(rows, arms), ""]
     return "\n".join(lines + result_file.tail(result)) + "\n"

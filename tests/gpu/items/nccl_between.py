@@ -1,9 +1,10 @@
-"""NCCL between two processes, one GPU each: torch.distributed with a file for the rendezvous,
-collectives, point to point, a training of DistributedDataParallel. Run with both GPUs visible to
-both, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share memory (cudaIpc*
+"""NCCL between two processes, or four where there are so many GPUs, one GPU each:
+torch.distributed with a file for the rendezvous, collectives, point to point, a training of
+DistributedDataParallel. Run with all GPUs visible to
+all, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share memory (cudaIpc*
 instead of file descriptors).
 
-Prints what rank 0 and rank 1 computed, in that order. Exit status: 0, or 77.
+Prints what each rank computed, in their order. Exit status: 0, or 77.
 """
 import hashlib
 import os
@@ -18,7 +19,7 @@ except ImportError:
     print("SKIPPED: no PyTorch")
     sys.exit(77)
 
-RANKS = 2
+RANKS = 4 if torch.cuda.device_count() >= 4 else 2
 SIZES = (1, 1000, 1 << 16, (1 << 22) + 3)
 
 
@@ -56,8 +57,8 @@ def point_to_point(rank):
         tensor = values(size, torch.float32, rank)
         received = torch.zeros_like(tensor)
         works = dist.batch_isend_irecv(
-            [dist.P2POp(dist.isend, tensor, 1 - rank),
-             dist.P2POp(dist.irecv, received, 1 - rank)])
+            [dist.P2POp(dist.isend, tensor, rank ^ 1),
+             dist.P2POp(dist.irecv, received, rank ^ 1)])
         for work in works:
             work.wait()
         print(f"exchanged {size}: {digest(received)}")
