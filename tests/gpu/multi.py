@@ -74,7 +74,7 @@ def one(session, name, gpus):
     proxy = None
     try:
         native = run_group(*session.native(command), session.limit(limit) - time.monotonic())
-        proxy = session.new_proxy(name, gpus=",".join(str(gpu) for gpu in range(needed)))
+        proxy = session.new_proxy(name, gpus="" if needed > 1 else "0")
         tube = run_group(*session.tube(command, name, proxy),
                          session.limit(limit) - time.monotonic())
         result.update(seconds_native=native.seconds, seconds_tube=tube.seconds)
