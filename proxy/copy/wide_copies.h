@@ -38,8 +38,10 @@ struct Driver;
 
 class WideCopies {
  public:
-  // Smaller copies are never wide: two pieces of the least size.
-  static constexpr uint64_t kLeastBytes = 4u << 20;
+  // Smaller copies are never wide. What a link serves as a small copy (policies/link_share.h) goes
+  // before others' pieces there, and would lose that as pieces; nor has a copy of 16 MiB ever been
+  // faster over several links (docs/performance.md).
+  static constexpr uint64_t kLeastBytes = 16u << 20;
 
   // All outlive it. `most`: over so many links at the most; `always`: over so many whenever they
   // may be used, whatever was measured.

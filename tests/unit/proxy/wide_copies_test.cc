@@ -232,7 +232,7 @@ class WideCopiesTest : public testing::Test {
 };
 
 TEST_F(WideCopiesTest, AllBytesArriveOverAllLinks) {
-  uint64_t bytes = 4 * kMiB;
+  uint64_t bytes = WideCopies::kLeastBytes;
   for (const uint64_t more : {0u, 1u, 4097u, 61u << 20}) {
     for (const bool up : {true, false}) {
       told = 0;
@@ -245,6 +245,13 @@ TEST_F(WideCopiesTest, AllBytesArriveOverAllLinks) {
   EXPECT_GT(counts.relayed_bytes, counts.bytes / 3);
   EXPECT_EQ(counts.failed_paths + counts.taken_paths, 0u);
   EXPECT_LE(counts.relay_bytes, kGpus * RelayBuffers::kMost * RelayBuffers::kBytes);
+}
+
+TEST_F(WideCopiesTest, ASmallCopyOfItsLaneStaysWhole) {
+  constexpr uint64_t kSmall = policies::LinkShare::Options{}.chunk_alone;
+  static_assert(kSmall < WideCopies::kLeastBytes);
+  expect_whole(*copy(1, true, kSmall));
+  EXPECT_EQ(wide->counts().copies + wide->counts().one_link, 0u);
 }
 
 TEST_F(WideCopiesTest, RunsOfTheHostArriveOverAllLinks) {
