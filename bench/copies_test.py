@@ -124,7 +124,13 @@ class TinyRuns(unittest.TestCase):
 
     def test_multipath(self):
         rows = self.run_bench("multipath")
-        self.check(rows, 30, 2)
+        for row in rows:
+            self.assertFalse(row["wrong"], row["name"])
+        groups = [row["group"] for row in rows]
+        self.assertEqual(sum(group.startswith("plain program") for group in groups), 4)
+        self.assertEqual(sum(group.startswith("2 GPUs at once") for group in groups), 2)
+        self.assertEqual(sum(group.startswith("on a lending GPU") for group in groups), 6)
+        self.assertEqual(groups.count("all links"), 2)
         for links in "1 link,", "2 links", "links that pay":
             self.assertEqual(sum(row["group"].startswith(links) for row in rows), 10)
 
@@ -147,7 +153,7 @@ class Figures(unittest.TestCase):
     def test_every_figure_is_a_row_of_its_bench(self):
         for words, bench, group, name, *_ in figures.FIGURES:
             if bench in ("isolate", "pinned_copies", "pageable", "pinned", "multipath"):
-                if group not in ("slowest size", "PyTorch"):
+                if group not in ("slowest size", "PyTorch", "all links"):
                     self.assertIn((group, name), self.planned(bench), words)
 
     def test_an_aim_of_another_kind(self):

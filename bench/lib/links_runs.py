@@ -167,3 +167,43 @@ def lending(runner, options, arms):
                                     p99_over_alone=mine["p99_ns"] / free["p99_ns"])
             runner.add_row(f"on a lending GPU while the first copies {way}", words, values, wrong)
     programs.close()
+
+
+def best(rows, group, name, arm, key="bytes_per_s"):
+    return max((row["arms"][arm][key] for row in rows
+                if group(row["group"]) and row["name"] == name and arm in row["arms"]), default=None)
+
+
+def summary(rows, paying):
+    """Rows of what all links together come to, from those measured (`paying`: how a group of the
+    links that pay begins): `of_plain`, against the plain program over as many links as is best for it;
+    `of_fewer`, the size at which a copy loses most against fewer links; and the function on a
+    lending GPU whose p99 grows most over its own alone."""
+    made, fewer = [], []
+    most = max((int(row["group"].split()[0]) for row in rows if row["group"][0].isdigit() and
+                "links, pinned" in row["group"]), default=1)
+    for words in ("to the device", "from the device"):
+        group = f"{paying}, pinned {words}"
+        for row in [row for row in rows if row["group"] == group and "tube" in row["arms"]]:
+            mine = row["arms"]["tube"]
+            plain_rate = best(rows, lambda g: g.startswith("plain") and g.endswith(words),
+                              row["name"], "native")
+            if row["name"] == "1 GiB" and plain_rate:
+                made.append({"group": "all links", "name": f"1 GiB {words}", "wrong": [], "arms": {
+                    "native": {"bytes_per_s": plain_rate},
+                    "tube": dict(mine, of_plain=mine["bytes_per_s"] / plain_rate)}})
+            other = best(rows, lambda g: g.endswith(f"pinned {words}") and g != group and
+                         not g.startswith(f"{most} links"), row["name"], "tube")
+            if other:
+                fewer.append(dict(mine, of_fewer=mine["bytes_per_s"] / other,
+                                  of=f"{row['name']} {words}"))
+    if fewer:
+        worst = min(fewer, key=lambda values: values["of_fewer"])
+        made.append({"group": "all links", "name": "against fewer, every size", "wrong": [],
+                     "arms": {"tube": worst}})
+    lent = [row for row in rows if row["group"].startswith("on a lending") and "tube" in row["arms"]]
+    if lent:
+        worst = max(lent, key=lambda row: row["arms"]["tube"]["p99_over_alone"])
+        made.append({"group": "all links", "name": "functions on lending GPUs", "wrong": [],
+                     "arms": worst["arms"]})
+    return made

@@ -143,9 +143,14 @@ def kept(root):
     return sorted(found, key=lambda results: max(result["date"] for result in results.values()))
 
 
+def of_tube(row):
+    """Whether Tube has an arm in it, with whatever settings."""
+    return any(arm.split(":")[0].startswith("tube") for arm in row["arms"])
+
+
 def merge(several):
     """What read() gave for several paths, as one: each row as the last run that has it says, but a
-    run without Tube's arm in a group does not replace one with it. A row says its commit."""
+    run without an arm of Tube's in a group does not replace one with it. A row says its commit."""
     merged = {}
     for results in several:
         for bench, result in results.items():
@@ -159,8 +164,7 @@ def merge(several):
                     } for row in result["rows"] if row["group"] == group
                 }
                 old = [row for (of, _), row in kept.items() if of == group]
-                if any("tube" in row["arms"]
-                       for row in new.values()) or not any("tube" in row["arms"] for row in old):
+                if any(map(of_tube, new.values())) or not any(map(of_tube, old)):
                     kept.update(new)
     return {
         bench: dict(result, rows=list(result["rows"].values())) for bench, result in merged.items()

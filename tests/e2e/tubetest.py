@@ -161,8 +161,7 @@ class Proxy:
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus=None,
                  arguments=(), log=None, before=None, folder=None):
         self.layout, self.backend, self.workflow, self.driver = layout, backend, workflow, driver
-        chosen = os.environ.get("TEST_GPU", "0") if backend == "driver" else "0"
-        self.gpus = chosen if gpus is None else gpus  # "": all of them
+        self.gpus = self.from_chosen("0" if gpus is None else gpus)
         self.extra_env = extra_env or {}
         self.arguments = arguments  # of tubed, more of them
         self.log, self.before = log, before  # another descriptor than the log file's; in the child
@@ -172,6 +171,11 @@ class Proxy:
         self.log_path = self.dir / ("tubed.log" if folder is None else f"tubed-{workflow}.log")
         self.process = None
         self.stuck = ""  # goes_on() of one that had to be killed
+
+    def from_chosen(self, gpus):
+        """Numbers of GPUs counted from the one that a run is for (TEST_GPU); "": all of them."""
+        first = int(os.environ.get("TEST_GPU", "0")) if self.backend == "driver" else 0
+        return ",".join(str(first + int(gpu)) for gpu in gpus.split(",")) if first and gpus else gpus
 
     def __enter__(self):
         try:

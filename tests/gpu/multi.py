@@ -22,7 +22,7 @@ SCRIPTS = {
     "torch_handover": (1, 120),
     "two_gpus": (2, 90),
     "nccl_within": (2, 120),
-    "nccl_between": (2, 150),
+    "nccl_between": (2, 200),
 }
 
 

@@ -19,7 +19,8 @@ except ImportError:
     print("SKIPPED: no PyTorch")
     sys.exit(77)
 
-RANKS = 4 if torch.cuda.device_count() >= 4 else 2
+# Of a rank, which may see its own GPU only: as many as the program that started it has.
+RANKS = int(os.environ.get("RANKS", 4 if torch.cuda.device_count() >= 4 else 2))
 SIZES = (1, 1000, 1 << 16, (1 << 22) + 3)
 
 
@@ -120,7 +121,7 @@ def work(rank, rendezvous):
 def start(folder, name):
     ranks = []
     for rank in range(RANKS):
-        env = dict(os.environ)
+        env = dict(os.environ, RANKS=str(RANKS))
         if name == "one each":
             visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str,
                                                                           range(RANKS)))).split(",")
@@ -148,7 +149,7 @@ def main():
         for name in ("all visible", "one each", "by cudaIpc"):
             for rank, (process, output) in enumerate(start(folder, name)):
                 try:
-                    code = process.wait(45)
+                    code = process.wait(60)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     code = process.wait()
