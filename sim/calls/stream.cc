@@ -22,8 +22,7 @@ Stream* make_stream(State& s, Context* context, unsigned flags, int priority) {
   stream->lane->priority = priority;
   stream->lane->stream = stream->id;
   stream->lane->blocking = stream->blocking();
-  std::erase_if(context->lanes,
-                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  drop_drained_lanes(context);
   context->lanes.push_back(stream->lane);
   return stream;
 }
@@ -189,8 +188,7 @@ SIM_API CUresult cuStreamDestroy_v2(CUstream hStream) {
   std::erase(context->streams, stream);
   s.live.erase(stream);
   delete stream;
-  std::erase_if(context->lanes,
-                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  drop_drained_lanes(context);
   return CUDA_SUCCESS;
 }
 

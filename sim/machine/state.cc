@@ -138,6 +138,14 @@ Accessor accessor_of(const Context& context, bool dma) {
   return {context.device->ordinal, owner.peers.load(std::memory_order_relaxed), dma};
 }
 
+// A look at all of them costs much beside thousands of streams that are made or destroyed one by one.
+void drop_drained_lanes(Context* context) {
+  constexpr size_t kFew = 16;
+  if (context->lanes.size() <= 2 * context->streams.size() + kFew) return;
+  std::erase_if(context->lanes,
+                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+}
+
 CUresult synchronize(Lock& lock, Context* context) {
   if (context == nullptr) return CUDA_SUCCESS;
   std::vector<FencePtr> tails;
@@ -145,9 +153,7 @@ CUresult synchronize(Lock& lock, Context* context) {
     if (lane->tail && !lane->tail->done) tails.push_back(lane->tail);
   if (context->legacy->tail) tails.push_back(context->legacy->tail);
   for (auto& fence : tails) wait(lock, fence);
-  // Lanes of destroyed streams are kept only until they drain.
-  std::erase_if(context->lanes,
-                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  drop_drained_lanes(context);
   lock.unlock();
   flush_prints(context);
   lock.lock();

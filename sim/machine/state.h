@@ -146,6 +146,10 @@ SmRange sms_of(const Context& context);
 // Whether `from` has been let reach memory of `owner`: on one device always.
 bool reaches(const Context& from, const Context* owner);
 
+// Forgets lanes of destroyed streams that have drained, once they could be more than half. With the
+// lock.
+void drop_drained_lanes(Context* context);
+
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null
 // The same for calls that the driver makes with an idle context only (code and memory that come or
