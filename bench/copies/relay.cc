@@ -4,9 +4,11 @@
 // A piece that goes over another GPU's link is staged there; that GPU and the first pass it on over
 // NVLink, always as a copy of the GPU that has it (the other way round is slower). A thread for
 // each link takes the next piece when one of its stages is free, so a faster link takes more.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 

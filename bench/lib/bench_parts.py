@@ -73,7 +73,7 @@ PARTS = SEAM + (
     Part("workflows' rates", "workflows",
          ("workflows", "--arms", "native+host,mps+host,tube+store", "--measure", "rate"), 550,
          figure=("rate at", "the same against")),
-    Part("multipath", "multipath", ("multipath",), 300, gpus=2),
+    Part("multipath", "multipath", ("multipath",), 450, gpus=2),
     Part("paths", "paths", ("paths",), 20, gpus=0),
     Part("attacks", "attacks", ("attacks",), 400, gpus=0, backend=False),
     Part("pool_trace", "pool_trace", ("pool_trace",), 20, gpus=0, budget=False, backend=False,
