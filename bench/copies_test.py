@@ -124,6 +124,9 @@ class TinyRuns(unittest.TestCase):
 
     def test_multipath(self):
         rows = self.run_bench("multipath")
+        self.check([row for row in rows if row["group"].endswith(
+            ("pinned to the device", "pinned from the device", "pinned both at once",
+             "pageable to the device", "pageable from the device"))], 30, 2)
         for row in rows:
             self.assertFalse(row["wrong"], row["name"])
         groups = [row["group"] for row in rows]

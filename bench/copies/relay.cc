@@ -29,10 +29,13 @@ CUcontext context_of(int gpu) {
   return context;
 }
 
+// Without it copies between the two go through the host, right and slow.
 void enable_peer(CUcontext from, CUcontext to) {
   CU(cuCtxSetCurrent(from));
   const CUresult code = cuCtxEnablePeerAccess(to, 0);
-  if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(code, "cuCtxEnablePeerAccess");
+  if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
+      code != CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+    check(code, "cuCtxEnablePeerAccess");
 }
 
 CUstream stream_in(CUcontext context) {
@@ -56,9 +59,8 @@ class Link {
     for (Stage& stage : stages_) {
       CU(cuCtxSetCurrent(mine_));
       if (gpu_ != 0) CU(cuMemAlloc(&stage.bytes, kPiece));
-      CUstream ends = up_ && gpu_ != 0 ? hop_ : link_, begins = up_ || gpu_ == 0 ? link_ : hop_;
-      stage.arrived = event_of(begins);
-      stage.done = event_of(ends);
+      stage.arrived = event_of(gpu_ == 0 || up_ ? link_ : hop_);
+      stage.done = event_of(last());
     }
     CU(cuCtxSetCurrent(home_));
   }
@@ -95,6 +97,9 @@ class Link {
     CUevent arrived = nullptr, done = nullptr;
   };
 
+  // The stream that a piece ends on.
+  CUstream last() const { return up_ && gpu_ != 0 ? hop_ : link_; }
+
   static CUevent event_of(CUstream stream) {
     CUcontext context = nullptr;
     CU(cuStreamGetCtx(stream, &context));
@@ -118,7 +123,7 @@ class Link {
       CU(cuStreamWaitEvent(link_, stage.arrived, 0));
       CU(cuMemcpyDtoHAsync(path_.host() + at, stage.bytes, size, link_));
     }
-    CU(cuEventRecord(stage.done, up_ && gpu_ != 0 ? hop_ : link_));
+    CU(cuEventRecord(stage.done, last()));
   }
 
   Path& path_;

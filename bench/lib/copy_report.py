@@ -56,6 +56,7 @@ def text(result):
     ]
     for group in dict.fromkeys(row["group"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["group"] == group]
-        beside = any("p99_over_alone" in v for row in rows for v in row["arms"].values())
+        beside = any({"p99_over_alone", "all_per_s"} & set(v)
+                     for row in rows for v in row["arms"].values())
         lines += [f"== {group}", *(victims if beside else copies)(rows, arms), ""]
     return "\n".join(lines + result_file.tail(result)) + "\n"

@@ -144,23 +144,29 @@ class Runner:
         path.write_bytes(bytes(4096))
         return {"BENCH_BARRIER": str(path)}
 
-    def start(self, arm, count, meeting, keep=0):
-        """`count` programs that are ready; raises WorkerError or MpsError."""
-        workers = [arm.spawn([str(client_path(self.arms.layout))], meeting) for _ in range(count)]
+    def start(self, arm, count, meeting, keep=0, each=lambda number: {}):
+        """`count` programs that are ready, each with more of an environment by its number; raises
+        WorkerError or MpsError."""
+        command = [str(client_path(self.arms.layout))]
+        workers = [arm.spawn(command, dict(meeting, **each(n))) for n in range(count)]
         for worker in workers:
             worker.ready(time.monotonic() + START_LIMIT_S)
             worker.send(f"keep {keep}")
         arm.confirm(count)
         return workers
 
-    def start_all(self, count, keep=0):
-        """`count` programs in each arm; an arm that cannot start them is dropped."""
+    def start_all(self, count, keep=0, names=None, **more):
+        """`count` programs in each arm, or in those of `names`; an arm that cannot start them is
+        dropped. `more`: of start()."""
         self.arms.close_workers()
         self.clients = {}
         for arm in list(self.arms.arms.values()):
+            if names is not None and arm.name not in names:
+                continue
             try:
                 self.meetings[arm.name] = self.barrier(arm.name)
-                self.clients[arm.name] = self.start(arm, count, self.meetings[arm.name], keep)
+                self.clients[arm.name] = self.start(arm, count, self.meetings[arm.name], keep,
+                                                    **more)
             except (WorkerError, arm_set.mps.MpsError) as error:
                 self.lost(arm, str(error))
 

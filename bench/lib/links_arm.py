@@ -8,13 +8,19 @@ import arm_set
 PAYING = 0  # as many links as pay, as TUBE_COPY_PATHS says it
 
 
+def simulated(bench_set, gpus):
+    """What gives a program, or a proxy, so many GPUs where they are simulated."""
+    if bench_set.backend != "sim":
+        return {}
+    return {"TUBE_SIM_TOPOLOGY": "hgx-h200", "TUBE_SIM_COUNT": str(gpus)}
+
+
 class LinksArm(arm_set.TubeArm):
     """The first `gpus` GPUs, and each large copy over `links` of their links."""
 
     def __init__(self, name, bench_set, links, gpus):
-        extra = {"TUBE_COPY_LANE": "auto", "TUBE_COPY_PATHS": str(links)}
-        if bench_set.backend == "sim":
-            extra.update(TUBE_SIM_TOPOLOGY="hgx-h200", TUBE_SIM_COUNT=str(gpus))
+        extra = {"TUBE_COPY_LANE": "auto", "TUBE_COPY_PATHS": str(links),
+                 **simulated(bench_set, gpus)}
         super().__init__(name, bench_set, extra, tuple(range(gpus)))
 
     def several_links(self):

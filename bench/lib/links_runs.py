@@ -1,11 +1,18 @@
-"""Several links beside others: copies of several GPUs at once, and a function on a GPU whose link
-carries another GPU's copies."""
+"""Several links beside others: what a plain program gets out of them, copies of several GPUs at
+once, and a function on a GPU whose link carries another GPU's copies.
+
+All take a Runner of copy_runs.py and start their own programs in its arms. `arms` of a function:
+the arms it runs in, by the names of their columns.
+"""
 import statistics
 import time
 
 import copy_runs
 import latency
 from copy_runs import GIB, KIB, MIB, size_words
+from links_arm import simulated
+
+WAYS = (("up", "to the device"), ("down", "from the device"))
 
 
 def limits(options):
@@ -13,48 +20,35 @@ def limits(options):
     return (20 * MIB, 2, 50) if options.tiny else (GIB, 20, 1500)
 
 
-def environment(options, gpus):
-    """Of a program in any arm: as many simulated GPUs as the bench counts on."""
-    if options.backend != "sim":
-        return {}
-    return {"TUBE_SIM_TOPOLOGY": "hgx-h200", "TUBE_SIM_COUNT": str(gpus)}
-
-
 def plain(runner, options, links, gpus):
-    """What the links carry at best: a plain program with pieces over so many links, natively. Where
-    it cannot run (GPUs without peer access), that is said."""
-    native = runner.arms.arms.get("native")
-    if native is None:
+    """What the links carry at best: a plain program with pieces over so many links, natively."""
+    runner.start_all(1, names=["native"], each=lambda _: simulated(runner.arms, gpus))
+    if not runner.clients:
         return
-    try:
-        worker = native.spawn([str(copy_runs.client_path(runner.arms.layout))],
-                              environment(options, gpus))
-        worker.ready(time.monotonic() + copy_runs.START_LIMIT_S)
-        plain_rows(runner, options, links, worker)
-        worker.send("finish")
-        worker.expect("done", time.monotonic() + copy_runs.START_LIMIT_S)
-    except copy_runs.WorkerError as error:
-        runner.note(f"no plain program over several links: {error}")
-
-
-def plain_rows(runner, options, links, worker):
     for size in [20 * MIB] if options.tiny else [GIB, 256 * MIB, 64 * MIB]:
         samples = 2 if options.tiny else copy_runs.samples_for(size, 0.2, 100)
-        for way, words in (("up", "to the device"), ("down", "from the device")):
-            for count in [n for n in links if n > 0]:
-                tally, wrong = copy_runs.Tally(), []
-                for _ in range(options.rounds):
-                    blocks, _, said, _ = copy_runs.measure(
-                        [(worker, f"relay {way} {size} {samples} {count}")], [])
-                    tally.add(blocks[0], 0)
-                    wrong += said
-                runner.add_row(f"plain program, {count} link{'s' if count > 1 else ''}, {words}",
-                               size_words(size), {"native": tally.values(False)}, wrong)
+        for way, words in WAYS:
+            for count in links:
+                runner.row(f"plain program, {count} link{'s' if count > 1 else ''}, {words}",
+                           size_words(size), f"relay {way} {size} {samples} {count}", samples)
 
 
-def at_once(jobs, limit_s=120):
+def start_on_each(runner, arms, count):
+    """A program on every one of the first `count` GPUs, in each arm."""
+    def each(gpu):
+        return {"CUDA_VISIBLE_DEVICES": str(gpu), **simulated(runner.arms, count)}
+
+    runner.start_all(count, names=list(arms.values()), each=each)
+
+
+def by_column(arms, found, values):
+    """values(name of an arm) of those that `found` has, by the names of their columns."""
+    return {column: values(name) for column, name in arms.items() if name in found}
+
+
+def at_once(jobs):
     """Commands that begin together and each end on their own: (their blocks, what was wrong)."""
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + copy_runs.BLOCK_LIMIT_S
     workers = [worker for worker, _ in jobs]
     copy_runs.prepare(jobs, deadline)
     for worker in workers:
@@ -63,46 +57,24 @@ def at_once(jobs, limit_s=120):
     return blocks, copy_runs.verify(workers, deadline)
 
 
-class OnEachGpu:
-    """In each arm a program on every one of the first `count` GPUs; `arms`:
-    name of a column -> arm."""
+class Together:
+    """What several programs of one arm showed that copied at once."""
 
-    def __init__(self, runner, arms, count):
-        self.runner, self.count, self.clients = runner, count, {}
-        for name, arm in ((name, runner.arms.arms.get(mine)) for name, mine in arms.items()):
-            if arm is None:
-                continue
-            meeting = dict(runner.barrier(f"{name}-{count}-gpus"),
-                           **environment(runner.options, max(count, 2)))
-            command = [str(copy_runs.client_path(runner.arms.layout))]
-            try:
-                self.clients[name] = [
-                    arm.spawn(command, dict(meeting, CUDA_VISIBLE_DEVICES=str(gpu)))
-                    for gpu in range(count)
-                ]
-                for worker in self.clients[name]:
-                    worker.ready(time.monotonic() + copy_runs.START_LIMIT_S)
-            except copy_runs.WorkerError as error:
-                self.clients.pop(name, None)
-                runner.note(f"{name}: no program on each of {count} GPUs: {error}")
+    def __init__(self):
+        self.times, self.medians, self.rates = [], [], []
 
-    def rounds(self, once):
-        """once(name, workers) for each arm in turns; what was wrong."""
-        wrong = []
-        for _ in range(self.runner.options.rounds):
-            for name in list(self.clients):
-                try:
-                    wrong += [f"{name}: {words}" for words in once(name, self.clients[name])]
-                except copy_runs.WorkerError as error:
-                    wrong.append(f"{name}: {error}")
-                    self.clients.pop(name)
-        return wrong
+    def add(self, blocks):
+        took = max(b["end_ns"] for b in blocks) - min(b["begin_ns"] for b in blocks)
+        times = [ns for block in blocks for ns in block["latency_ns"]]
+        self.times += times
+        self.medians.append(statistics.median(times))
+        # What happens between two copies of a program (its source changes) counts too.
+        moved = sum(block["bytes"] * len(block["latency_ns"]) for block in blocks)
+        self.rates.append(moved / took * 1e9)
 
-    def close(self):
-        for workers in self.clients.values():
-            for worker in workers:
-                worker.send("finish")
-                worker.expect("done", time.monotonic() + copy_runs.START_LIMIT_S)
+    def values(self):
+        return dict(latency.summary(self.times), blocks_ns=self.medians,
+                    bytes_per_s=statistics.median(self.rates))
 
 
 def destinations(runner, options, arms, counts):
@@ -111,30 +83,19 @@ def destinations(runner, options, arms, counts):
     for count in counts:
         if runner.late(f"{count} GPUs at once"):
             return
-        programs = OnEachGpu(runner, arms, count)
-        for way, words in (("up", "to the device"), ("down", "from the device")):
+        start_on_each(runner, arms, count)
+        for way, words in WAYS:
             found = {}
 
-            def once(name, workers):
+            def once(_, arm):
                 blocks, wrong = at_once([(worker, f"copy {way} pinned {size} {samples}")
-                                         for worker in workers])
-                shown = found.setdefault(name, {"times": [], "medians": [], "rates": []})
-                took = max(b["end_ns"] for b in blocks) - min(b["begin_ns"] for b in blocks)
-                times = [ns for block in blocks for ns in block["latency_ns"]]
-                shown["times"] += times
-                shown["medians"].append(statistics.median(times))
-                # What happens between two copies of a program (its source changes) counts too.
-                shown["rates"].append(sum(b["bytes"] * samples for b in blocks) / took * 1e9)
+                                         for worker in runner.clients[arm.name]])
+                found.setdefault(arm.name, Together()).add(blocks)
                 return wrong
 
-            wrong = programs.rounds(once)
-            values = {}
-            for name, shown in found.items():
-                values[name] = dict(latency.summary(shown["times"]), blocks_ns=shown["medians"],
-                                    bytes_per_s=statistics.median(shown["rates"]))
-            runner.add_row(f"{count} GPUs at once, {words}", f"{size_words(size)} each", values,
-                           wrong)
-        programs.close()
+            wrong = runner.in_turns(once)
+            runner.add_row(f"{count} GPUs at once, {words}", f"{size_words(size)} each",
+                           by_column(arms, found, lambda name: found[name].values()), wrong)
 
 
 # What a function on a lending GPU does (bench/copies/task.h), with the milliseconds filled in.
@@ -145,50 +106,54 @@ LENDING = {
 }
 
 
+def over_alone(beside, alone):
+    """VALUES of the blocks of a function beside others, against those alone."""
+    mine, free = latency.summary(sum(beside, [])), latency.summary(sum(alone, []))
+    return dict(mine, blocks_ns=[statistics.median(block) for block in beside],
+                p50_over_alone=mine["p50_ns"] / free["p50_ns"],
+                p99_over_alone=mine["p99_ns"] / free["p99_ns"])
+
+
+def lend(runner, arms, row, line, bulk):
+    """One row of lending(): the second GPU's program does `line`, the first one's `bulk`."""
+    alone, beside = {}, {}
+
+    def once(_, arm):
+        first, second = runner.clients[arm.name]
+        wrong = []
+        for found, jobs in (alone, [(second, line)]), (beside, [(second, line), (first, bulk)]):
+            blocks, _, said, _ = copy_runs.measure(jobs, [])
+            wrong += said
+            found.setdefault(arm.name, []).append(blocks[0]["latency_ns"])
+        return wrong
+
+    wrong = runner.in_turns(once)
+    values = by_column(arms, beside, lambda name: over_alone(beside[name], alone[name]))
+    runner.add_row(*row, values, wrong)
+
+
 def lending(runner, options, arms):
     """A function on the second GPU, alone and while the first GPU's copies go over its link."""
     size, _, ms = limits(options)
-    programs = OnEachGpu(runner, arms, 2)
+    start_on_each(runner, arms, 2)
     for words, command in LENDING.items():
         if options.tiny:
             command = command.replace(str(8 * MIB), str(256 * KIB))
         for way in ("up", "down"):
-            alone, beside = {}, {}
-            if runner.late(f"on a lending GPU: {words}"):
-                break
-
-            def once(name, workers):
-                first, second = workers
-                line = command.format(ms=ms)
-                wrong = []
-                for found, jobs in ((alone, [(second, line)]),
-                                    (beside, [(second, line), (first, f"bulk {way} {size} 1")])):
-                    blocks, _, said, _ = copy_runs.measure(jobs, [])
-                    wrong += said
-                    found.setdefault(name, []).append(blocks[0]["latency_ns"])
-                return wrong
-
-            wrong = programs.rounds(once)
-            values = {}
-            for name in beside:
-                mine = latency.summary(sum(beside[name], []))
-                free = latency.summary(sum(alone[name], []))
-                values[name] = dict(mine, blocks_ns=[statistics.median(b) for b in beside[name]],
-                                    p50_over_alone=mine["p50_ns"] / free["p50_ns"],
-                                    p99_over_alone=mine["p99_ns"] / free["p99_ns"])
-            runner.add_row(f"on a lending GPU while the first copies {way}", words, values, wrong)
-    programs.close()
+            if not runner.late(f"on a lending GPU: {words}"):
+                lend(runner, arms, (f"on a lending GPU while the first copies {way}", words),
+                     command.format(ms=ms), f"bulk {way} {size} 1")
 
 
-def best(rows, group, name, arm, key="bytes_per_s"):
-    return max((row["arms"][arm][key] for row in rows
+def best_rate(rows, group, name, arm):
+    return max((row["arms"][arm]["bytes_per_s"] for row in rows
                 if group(row["group"]) and row["name"] == name and arm in row["arms"]), default=None)
 
 
 def summary(rows, paying):
     """Rows of what all links together come to, from those measured (`paying`: how a group of the
-    links that pay begins): `of_plain`, against the plain program over as many links as is best for it;
-    `of_fewer`, the size at which a copy loses most against fewer links; and the function on a
+    links that pay begins): `of_plain`, against the plain program over as many links as is best for
+    it; `of_fewer`, the size at which a copy loses most against fewer links; and the function on a
     lending GPU whose p99 grows most over its own alone."""
     made, fewer = [], []
     most = max((int(row["group"].split()[0]) for row in rows if row["group"][0].isdigit() and
@@ -197,13 +162,13 @@ def summary(rows, paying):
         group = f"{paying}, pinned {words}"
         for row in [row for row in rows if row["group"] == group and "tube" in row["arms"]]:
             mine = row["arms"]["tube"]
-            plain_rate = best(rows, lambda g: g.startswith("plain") and g.endswith(words),
+            plain_rate = best_rate(rows, lambda g: g.startswith("plain") and g.endswith(words),
                               row["name"], "native")
             if row["name"] == "1 GiB" and plain_rate:
                 made.append({"group": "all links", "name": f"1 GiB {words}", "wrong": [], "arms": {
                     "native": {"bytes_per_s": plain_rate},
                     "tube": dict(mine, of_plain=mine["bytes_per_s"] / plain_rate)}})
-            other = best(rows, lambda g: g.endswith(f"pinned {words}") and g != group and
+            other = best_rate(rows, lambda g: g.endswith(f"pinned {words}") and g != group and
                          not g.startswith(f"{most} links"), row["name"], "tube")
             if other:
                 fewer.append(dict(mine, of_fewer=mine["bytes_per_s"] / other,

@@ -133,6 +133,7 @@ def text(result):
     ]
     for row in result["rows"]:
         lines += row_text(row)
+    lines += [f"note: {note}" for note in result.get("notes", [])]
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,7 @@
 """NCCL between two processes, or four where there are so many GPUs, one GPU each:
 torch.distributed with a file for the rendezvous, collectives, point to point, a training of
-DistributedDataParallel. Run with all GPUs visible to
-all, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share memory (cudaIpc*
-instead of file descriptors).
+DistributedDataParallel. Run with all GPUs visible to all, with one each (CUDA_VISIBLE_DEVICES), and
+with NCCL's older way to share memory (cudaIpc* instead of file descriptors).
 
 Prints what each rank computed, in their order. Exit status: 0, or 77.
 """
