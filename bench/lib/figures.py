@@ -127,7 +127,7 @@ FIGURES = (
     *((f"{way} over four links, of what the hardware gives", "multipath", "all links", name,
        "of plain", 0.97, None) for way, name in (("host to GPU", "1 GiB to the device"),
                                                  ("GPU to host", "1 GiB from the device"))),
-    ("four links against fewer, the size that loses most", "multipath", "all links",
+    ("never slower than fewer paths at any size", "multipath", "all links",
      "against fewer, every size", "of fewer", 1.0, None),
     ("the lending functions' p99, against alone", "multipath", "all links",
      "functions on lending GPUs", "p99 alone", 1.5, None),
