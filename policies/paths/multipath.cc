@@ -99,6 +99,16 @@ bool Multipath::needs_kept(const HostPlan& plan) const {
   return true;
 }
 
+// "What it carries alone": but for an eighth, as measurements of few copies differ by as much.
+uint32_t Multipath::beside(HostWay way) const {
+  uint32_t count = 1;
+  const uint64_t* measured = links_.together_bytes_per_s[index(way)];
+  while (count + 2 <= kMaxHostLinks && measured[1] != 0 &&
+         together(way, count + 2) >= measured[1] / 8 * 7 * (count + 2))
+    ++count;
+  return count;
+}
+
 uint64_t Multipath::rate_of(const HostPlan& plan) const {
   uint64_t sum = 0, needed = 0;
   for (uint32_t i = 0; i < plan.count; ++i) sum += plan.path[i].bytes_per_s;
@@ -142,7 +152,7 @@ uint32_t Multipath::best_neighbour(const HostPlan& plan, uint64_t* bytes_per_s) 
 uint32_t Multipath::candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMaxHostPaths]) const {
   HostPlan plan;
   plan.way = way;
-  plan.count = 0;
+  plan.beside = beside(way);
   const uint64_t own = std::min(spare(gpu, way), switch_left(plan, links_.link[gpu].pcie_switch));
   plan.count = 1;
   plan.path[0] = {gpu, std::max<uint64_t>(own, 1)};

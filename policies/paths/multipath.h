@@ -11,6 +11,8 @@
 //   - All links together carry what so many links at once were measured to. A link that others
 //     need must still get its need when all share evenly.
 //   - A further link must add at least an eighth of what it carries itself.
+//   - While a small copy of a link's owner moves, only as many links go on as leave it what it
+//     carries alone: more would share the host's memory with it.
 //   - Setting up several paths costs time: the count that is expected to be done first is taken.
 //     Cost and efficiency of each count are learnt from how long copies took (a regression over
 //     the last ones, which counts relative errors), so the crossover size follows the machine.
@@ -58,6 +60,9 @@ struct HostPlan {
   };
   Path path[kMaxHostPaths];
   uint64_t bytes_per_s = 0;  // expected of all together
+  // So many of these links leave a further one what it carries alone: as many go on beside a small
+  // copy of an owner.
+  uint32_t beside = 1;
 };
 
 class Multipath {
@@ -107,6 +112,7 @@ class Multipath {
   uint64_t together(HostWay way, uint32_t links) const;
   uint64_t rate_of(const HostPlan& plan) const;
   bool needs_kept(const HostPlan& plan) const;
+  uint32_t beside(HostWay way) const;
   uint64_t switch_left(const HostPlan& plan, uint32_t pcie_switch) const;
   uint32_t best_neighbour(const HostPlan& plan, uint64_t* bytes_per_s) const;
   // plans[k - 1] has k paths; returns how many plans there are.

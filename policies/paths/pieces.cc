@@ -46,7 +46,7 @@ uint64_t Pieces::fresh_piece(const State& path) const {
   uint32_t open = 0;
   double all = 0;
   for (const State& p : paths_) {
-    if (!p.open) continue;
+    if (!p.pulls()) continue;
     open += 1;
     all += static_cast<double>(p.path.bytes_per_s);
   }
@@ -67,13 +67,13 @@ bool Pieces::sooner_elsewhere(uint32_t path, uint64_t piece_bytes) const {
   const double mine = seconds(path, piece_bytes);
   const uint64_t left = waiting_bytes();
   for (uint32_t at = 0; at < kMaxPaths; ++at)
-    if (at != path && paths_[at].open && seconds(at, left) < mine) return true;
+    if (at != path && paths_[at].pulls() && seconds(at, left) < mine) return true;
   return false;
 }
 
 std::optional<Pieces::Piece> Pieces::next(uint32_t path) {
   State& p = paths_[path];
-  if (!p.open || p.in_flight >= p.path.in_flight || waiting_bytes() == 0) return std::nullopt;
+  if (!p.pulls() || p.in_flight >= p.path.in_flight || waiting_bytes() == 0) return std::nullopt;
   const bool again = again_count_ != 0;
   const Range range = again ? again_[again_count_ - 1] : Range{fresh_, fresh_piece(p)};
   if (sooner_elsewhere(path, range.bytes)) return std::nullopt;

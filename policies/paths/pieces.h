@@ -47,6 +47,8 @@ class Pieces {
   std::optional<uint32_t> add_path(const Path& path);
   // Who sees what a path really carries says so: rates decide who takes the last pieces.
   void set_rate(uint32_t path, uint64_t bytes_per_s);
+  // For now the path gets no further piece, and no other path leaves it one.
+  void hold(uint32_t path, bool held) { paths_[path].held = held; }
   // The path gets no further piece; those in flight may still be done.
   void take_back(uint32_t path);
   // Takes the path back, and what it has in flight is handed out again. The caller makes sure that
@@ -75,6 +77,8 @@ class Pieces {
   };
   struct State {
     bool open = false;
+    bool held = false;
+    bool pulls() const { return open && !held; }
     Path path;
     uint32_t in_flight = 0;
     uint64_t in_flight_bytes = 0;

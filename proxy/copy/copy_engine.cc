@@ -89,7 +89,7 @@ void CopyEngine::look_at_others() {
   }
   seen_ = std::move(seen);
   for (uint32_t i = 0; i < links_.size(); ++i) links_[i]->take_stock(rates[i]);
-  if (wide_ != nullptr) wide_->tidy(false);
+  if (wide_ != nullptr) (void)wide_->tidy();
 }
 
 CopyEngine::~CopyEngine() {
@@ -160,12 +160,13 @@ void CopyEngine::run() {
     }
     const auto asked = [&] { return stop_ || seen != asked_; };
     if (!changed_.wait_for(lock, kKept, asked)) {
+      bool stays = false;  // for what has to be given back later
       if (wide_ != nullptr) {
         lock.unlock();
-        wide_->tidy(true);
+        stays = wide_->tidy();
         lock.lock();
       }
-      if (!asked()) {
+      if (!stays && !asked()) {
         runs_ = false;
         return;
       }

@@ -72,6 +72,7 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
+    if (is_small(direct_bytes_)) small_came();
     note_busy();
     moved(ask.bytes);
   }
@@ -135,6 +136,8 @@ void CopyLink::take_back(LaneJob& job) {
   (void)share_.remove(job.number_);
   note_busy();
   changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
+  small_went(job);
+  note_busy();
   for (CUevent* event : {&job.copy_.before, &job.end_})
     if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
   job.over_.store(true, std::memory_order_release);
@@ -180,6 +183,7 @@ void CopyLink::reap_chunks() {
     events_.push_back(chunks_.front().end);
     --chunks_.front().job->in_flight_;
     const uint64_t bytes = chunks_.front().bytes;
+    if (LaneJob& job = *chunks_.front().job; job.over() && job.in_flight_ == 0) small_went(job);
     chunks_.pop_front();
     chunk_bytes_ -= bytes;
     measure(bytes);
@@ -208,10 +212,19 @@ void CopyLink::reap_direct() {
   note_busy();
 }
 
+void CopyLink::small_went(LaneJob& job) {
+  if (std::exchange(job.small_, false)) --small_jobs_;
+}
+
 void CopyLink::make_ready() {
   for (const auto& job : jobs_) {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
     job->ready_ = true;
+    job->small_ = !job->copy_.part && is_small(job->copy_.bytes);
+    if (job->small_) {
+      ++small_jobs_;
+      small_came();
+    }
     share_.add(
         {job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_, job->copy_.part});
     if (job->copy_.before != nullptr) events_.push_back(std::exchange(job->copy_.before, nullptr));
@@ -360,6 +373,7 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
       job.error_ = error;
       job.end_ = job_end;
       std::erase(jobs_, piece.job);
+      if (job.in_flight_ == 0) small_went(job);
       (void)share_.remove(job.number_);
       told = std::exchange(job.copy_.told, nullptr);
       // Before the session may hear of it: take_back() finds it over, or waits for us.

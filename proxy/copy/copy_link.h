@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/cuda_api.h"
 #include "policies/copy_way.h"
 #include "policies/link_share.h"
@@ -79,6 +80,7 @@ class LaneJob {
   uint64_t rows_ = 0;       // of a region, that were sent
   uint32_t in_flight_ = 0;  // chunks
   bool ready_ = false;
+  bool small_ = false;  // counted in its link's small_jobs_
   std::atomic<bool> over_{false};
   CUresult error_ = CUDA_SUCCESS;
   CUevent end_ = nullptr;
@@ -114,6 +116,19 @@ class CopyLink {
   void mark(CUstream stream, uint64_t bytes, uint32_t copies);
   void mark(const Word& word, uint64_t bytes, uint32_t copies);
   void unclaim(uint64_t bytes, uint32_t copies);
+  // Copies of the link's own functions that are long enough to feel what others' copies take from
+  // them, and that somebody waits for. Smaller ones wait for nothing but what is in flight.
+  static constexpr uint64_t kLeastSmall = 1u << 20;
+  static constexpr uint64_t kMostSmall = policies::LinkShare::Options{}.chunk_alone;
+  struct Small {
+    bool there = false;    // waits for the link, or moves
+    uint64_t came_ns = 0;  // the last one; 0: there was none
+  };
+  // Any thread; a moment old. One that goes directly may stand behind its stream's work: who holds
+  // something up for it sets itself a limit from `came_ns` on.
+  Small small() const {
+    return {small_.load(std::memory_order_relaxed), small_came_ns_.load(std::memory_order_relaxed)};
+  }
   // Whether the lane has copies. Any thread; a moment old.
   bool lane_busy() const { return lane_busy_.load(std::memory_order_relaxed); }
   // Whether the link is not this stream's alone. Any thread; a moment old.
@@ -187,7 +202,11 @@ class CopyLink {
     lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
     const bool direct = claims_ != 0 || !direct_.empty();
     direct_user_.store(direct ? direct_stream_ : nullptr, std::memory_order_relaxed);
+    small_.store(small_jobs_ != 0 || is_small(direct_bytes_), std::memory_order_relaxed);
   }
+  static bool is_small(uint64_t bytes) { return bytes >= kLeastSmall && bytes <= kMostSmall; }
+  void small_came() { small_came_ns_.store(now_ns(), std::memory_order_relaxed); }
+  void small_went(LaneJob& job);
   void reap_chunks();
   void reap_direct();
   void make_ready();
@@ -214,10 +233,13 @@ class CopyLink {
   LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};
   std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
+  std::atomic<bool> small_{false};
+  std::atomic<uint64_t> small_came_ns_{0};
   std::mutex mutex_;                            // leaf: everything below
   std::condition_variable changed_;
   CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
+  uint32_t small_jobs_ = 0;                   // small(), ready, with bytes that have not arrived
   std::deque<Chunk> chunks_;                  // in flight, the oldest first
   uint64_t chunk_bytes_ = 0;                  // of them all
   std::deque<Direct> direct_;

@@ -1,5 +1,6 @@
-// Memory on each GPU through which pieces of other GPUs' copies pass (copy_path.h): a few buffers,
-// made when they are first wanted and given back when nothing has used them for a while.
+// Memory on each GPU through which pieces of other GPUs' copies pass (copy_path.h): a few buffers in
+// one block, made when one is first wanted and given back when nothing has used them for a while.
+// Making a block beside copies takes the driver a millisecond (decision 32), whatever its size.
 //
 // The memory is the memory map's, so every GPU that has peer access to this one reaches it, and
 // giving it back waits for nobody (docs/decisions/0009-context-gate.md).
@@ -34,8 +35,8 @@ class RelayBuffers {
   // 0: all are in use, or there is no memory (refused()).
   CUdeviceptr take(uint32_t gpu);
   void give(uint32_t gpu, CUdeviceptr buffer);
-  // The GPU had no memory for even one buffer; asked again after drop_idle().
-  bool refused(uint32_t gpu) const { return pools_[gpu].refused && pools_[gpu].buffers.empty(); }
+  // The GPU had no memory for them a moment ago.
+  bool refused(uint32_t gpu) const;
   // Gives back what nobody uses.
   void drop_idle();
 
@@ -43,16 +44,13 @@ class RelayBuffers {
   uint64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
  private:
-  struct Buffer {
+  struct Pool {
     BlockId block = BlockId::kNone;
     CUdeviceptr address = 0;
-    bool used = false;
+    bool used[kMost] = {};
+    uint64_t refused_ns = 0;  // 0: never
   };
-  struct Pool {
-    std::vector<Buffer> buffers;
-    bool refused = false;
-  };
-  bool grow(uint32_t gpu);
+  bool make(uint32_t gpu);
 
   MemoryMap& memory_;
   const std::shared_ptr<MemoryAccount> account_;  // counts in the workflow's memory

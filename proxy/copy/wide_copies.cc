@@ -13,8 +13,9 @@ using policies::HostPlan;
 using policies::HostWay;
 
 constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
-constexpr uint64_t kKeptNs = 5'000'000'000;  // relay buffers, unused
+constexpr uint64_t kKeptNs = 60'000'000'000;  // relay buffers, unused: making them stops all lanes
 constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
+constexpr uint64_t kHurryBytes = RelayBuffers::kBytes / 2;  // of a piece
 constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
 
 policies::Multipath::Options path_options(const WideCopies::Options& options) {
@@ -30,6 +31,7 @@ WideCopies::WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, Path
                        const policies::HostLinks& links, const Options& options)
     : gpus_(gpus),
       link_(link),
+      options_(options),
       buffers_(memory, gpus.count()),
       tools_(driver, gpus, buffers_, std::move(link)),
       paths_(links, path_options(options)) {}
@@ -98,7 +100,7 @@ std::shared_ptr<LaneJob> WideCopies::add(uint32_t gpu, bool to_gpu, LaneCopy& co
   if (!plan(gpu, to_gpu, copy.bytes, &how)) return nullptr;
   auto job = std::make_shared<LaneJob>(std::move(copy));
   job->wide_ = this;
-  auto wide = std::make_shared<WideCopy>(tools_, how, job);
+  auto wide = std::make_shared<WideCopy>(tools_, how, job, piece_bytes(how));
   std::lock_guard lock(mutex_);
   came_.push_back(std::move(wide));
   fresh_.store(true, std::memory_order_release);
@@ -122,6 +124,29 @@ void WideCopies::take_back(LaneJob& job) {
   changed_.wait(lock, [&] { return job.over(); });
 }
 
+// Of either way: host memory is one.
+CopyLink::Small WideCopies::small_on(uint32_t gpu) const {
+  const CopyLink::Small up = link_(gpu, true).small(), down = link_(gpu, false).small();
+  return {up.there || down.there, std::max(up.came_ns, down.came_ns)};
+}
+
+uint64_t WideCopies::piece_bytes(const HostPlan& plan) const {
+  const uint64_t now = now_ns();
+  for (uint32_t i = 1; i < plan.count; ++i) {
+    const uint64_t came = small_on(plan.path[i].gpu).came_ns;
+    if (came != 0 && now < came + options_.hurry_ns) return kHurryBytes;
+  }
+  return RelayBuffers::kBytes;
+}
+
+WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const {
+  const auto way = static_cast<uint32_t>(copy.plan().way);
+  if ((lending_[way].load(std::memory_order_relaxed) >> gpu & 1) == 0) return WideCopy::Lends::kNo;
+  const CopyLink::Small small = small_on(gpu);
+  return small.there && now < small.came_ns + options_.hold_ns ? WideCopy::Lends::kLater
+                                                      : WideCopy::Lends::kYes;
+}
+
 CopyLink::Turn WideCopies::turn() {
   if (fresh_.exchange(false, std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
@@ -133,10 +158,7 @@ CopyLink::Turn WideCopies::turn() {
   auto all = CopyLink::Turn::kWaits;
   for (auto it = under_way_.begin(); it != under_way_.end();) {
     const std::shared_ptr<WideCopy> copy = *it++;  // over() takes it out of the list
-    const auto lends = [&](uint32_t gpu) {
-      const auto way = static_cast<uint32_t>(copy->plan().way);
-      return (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
-    };
+    const auto lends = [&](uint32_t gpu) { return this->lends(*copy, gpu, used_ns_); };
     auto ahead = WideCopy::Ahead::kNothing;
     for (const WideCopy* first : ahead_) {
       if (!first->same_queue(*copy)) continue;
@@ -169,6 +191,7 @@ void WideCopies::over(const std::shared_ptr<WideCopy>& copy) {
   }
   counts_.failed_paths += copy->failed_paths();
   counts_.taken_paths += copy->taken_paths();
+  counts_.held += copy->held() ? 1 : 0;
   job.error_ = copy->error();
   const auto told = std::exchange(job.copy_.told, nullptr);
   // Before the session may hear of it, as in CopyLink::submitted().
@@ -177,12 +200,10 @@ void WideCopies::over(const std::shared_ptr<WideCopy>& copy) {
   changed_.notify_all();
 }
 
-void WideCopies::tidy(bool all) {
-  if (!under_way_.empty()) {
-    take_stock();
-    return;
-  }
-  if (buffers_.held_bytes() != 0 && (all || now_ns() - used_ns_ >= kKeptNs)) buffers_.drop_idle();
+bool WideCopies::tidy() {
+  if (!under_way_.empty()) take_stock();
+  else if (buffers_.held_bytes() != 0 && now_ns() - used_ns_ >= kKeptNs) buffers_.drop_idle();
+  return buffers_.held_bytes() != 0;
 }
 
 WideCopies::Counts WideCopies::counts() const {

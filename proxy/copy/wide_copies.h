@@ -10,7 +10,10 @@
 // the first one is there first, and the last pieces of one go beside the first of the next.
 //
 // On a neighbour's link its pieces count as those of a guest of that link: a function without needs
-// there, beside which those who have them come first.
+// there, beside which those who have them come first. While a small copy of the neighbour's own
+// functions moves, either way, nothing is sent over its link, and no more over the others' than
+// leaves it the host's memory; where there was one lately pieces are half as large, because what is
+// under way then has to end first.
 //
 // A proxy with one GPU has none of this.
 #pragma once
@@ -48,6 +51,9 @@ class WideCopies {
   struct Options {
     uint32_t most = policies::kMaxHostPaths;
     bool always = false;
+    // From a neighbour's last small copy on: how long it may hold others' pieces up (twice what it
+    // takes beside them), and how long they are smaller.
+    uint64_t hold_ns = 1'000'000, hurry_ns = 100'000'000;
   };
   WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
              const policies::HostLinks& links, const Options& options);
@@ -67,8 +73,9 @@ class WideCopies {
 
   // ---- the pacing thread, in any context
   CopyLink::Turn turn();
-  // There is time: gives relay buffers back that nothing has used for a while, or all.
-  void tidy(bool all);
+  // There is time: gives relay buffers back that nothing has used for a while. True: there are some
+  // still.
+  bool tidy();
 
   // Since the start. Any thread.
   struct Counts {
@@ -78,6 +85,7 @@ class WideCopies {
     uint64_t regions = 0;            // large copies that are not bytes in a row
     uint64_t timed = 0;              // of those planned, learnt from
     uint64_t failed_paths = 0, taken_paths = 0;
+    uint64_t held = 0;  // copies that stood still somewhere for neighbours' small ones
     uint64_t relay_bytes = 0;  // buffers at the moment
   };
   Counts counts() const;
@@ -86,9 +94,13 @@ class WideCopies {
   bool plan(uint32_t gpu, bool to_gpu, uint64_t bytes, policies::HostPlan* plan);
   void take_stock();
   void over(const std::shared_ptr<WideCopy>& copy);
+  CopyLink::Small small_on(uint32_t gpu) const;
+  uint64_t piece_bytes(const policies::HostPlan& plan) const;
+  WideCopy::Lends lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const;
 
   Gpus& gpus_;
   const PathTools::LinkOf link_;
+  const Options options_;
   RelayBuffers buffers_;
   PathTools tools_;
   std::atomic<uint32_t> lending_[policies::kHostWays] = {};  // a bit for each link that may help

@@ -16,7 +16,8 @@ constexpr uint32_t kInFlight = 3;
 
 }  // namespace
 
-WideCopy::WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job)
+WideCopy::WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job,
+                   uint64_t piece_bytes)
     : tools_(tools),
       plan_(plan),
       job_(std::move(job)),
@@ -24,7 +25,7 @@ WideCopy::WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared
       copy_{plan.path[0].gpu, plan.way == policies::HostWay::kUp,
             job_->copy_.dst,  job_->copy_.src,
             job_->copy_.runs, job_->copy_.function},
-      pieces_(bytes_, {.most_bytes = RelayBuffers::kBytes}) {}
+      pieces_(bytes_, {.most_bytes = piece_bytes}) {}
 
 // False: what its client's stream did before has not happened yet.
 bool WideCopy::begin() {
@@ -58,7 +59,7 @@ bool WideCopy::same_queue(const WideCopy& other) const {
          copy_.to_gpu == other.copy_.to_gpu;
 }
 
-WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends, Ahead ahead) {
+WideCopy::State WideCopy::turn(const LendsOf& lends, Ahead ahead) {
   first_ = first_ && ahead == Ahead::kNothing;
   if (!began_ && !begin()) return State::kWaits;
   for (const auto& path : paths_)
@@ -66,7 +67,7 @@ WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends, A
   if (cancelled_.load(std::memory_order_relaxed)) stop();
   if (!stopped_ && ahead != Ahead::kPieces) feed(lends);
   if (!idle() || (!stopped_ && !pieces_.complete())) return State::kBusy;
-  if (!stopped_ && first_ && failed_paths_ + taken_paths_ == 0)
+  if (!stopped_ && first_ && !held_ && failed_paths_ + taken_paths_ == 0)
     took_ns_ = std::max<uint64_t>(now_ns() - began_ns_, 1);
   return State::kOver;
 }
@@ -85,13 +86,26 @@ void WideCopy::compare_rates() {
     pieces_.set_rate(path->number(), pieces_.carried_bytes(path->number()));
 }
 
-void WideCopy::feed(const std::function<bool(uint32_t gpu)>& lends) {
-  for (const auto& path : paths_) {
-    if (!path->direct() && !path->closed() && (!lends(path->over()) || path->hopeless())) {
-      ++taken_paths_;
-      close(*path);
-    }
-    feed(*path);
+void WideCopy::feed(const LendsOf& lends) {
+  uint32_t later = 0;  // a bit for each path
+  for (uint32_t i = 0; i < paths_.size(); ++i) {
+    CopyPath& path = *paths_[i];
+    if (path.direct() || path.closed()) continue;
+    const Lends lent = lends(path.over());
+    if (lent == Lends::kLater) later |= 1u << i;
+    if (lent != Lends::kNo && !path.hopeless()) continue;
+    ++taken_paths_;
+    close(path);
+  }
+  uint32_t going = 0;
+  for (uint32_t i = 0; i < paths_.size(); ++i) {
+    CopyPath& path = *paths_[i];
+    const bool goes = path.direct() || later == 0 ||
+                      ((later >> i & 1) == 0 && !path.closed() && going < plan_.beside);
+    pieces_.hold(path.number(), !goes);
+    held_ = held_ || !goes;
+    going += goes ? 1 : 0;
+    if (goes) feed(path);
     if (stopped_) return;
   }
 }

@@ -2,7 +2,7 @@
 //
 // Each path pulls its next piece when it has room (policies/paths/pieces.h). A path over a
 // neighbour that fails, or whose link is wanted by its owners, hands its pieces back, and the
-// others carry them; what fails on the copy's own link is the copy's error. The copy is over when
+// others carry them; while a small copy of an owner moves, some paths stand still. What fails on the copy's own link is the copy's error. The copy is over when
 // no byte of it moves any more, on whichever path.
 //
 // The pacing thread only, but for cancel(). Nothing waits.
@@ -23,18 +23,23 @@ namespace tube::proxy {
 
 class WideCopy {
  public:
-  // `tools` outlives it.
-  WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job);
+  // `tools` outlives it. `piece_bytes`: of a piece, at most.
+  WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job,
+           uint64_t piece_bytes);
   WideCopy(const WideCopy&) = delete;
   WideCopy& operator=(const WideCopy&) = delete;
 
   enum class State : uint8_t { kWaits, kBusy, kOver };
-  // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
-  // stream. `lends`: whether a neighbour's link may (still) help.
+  // Whether a neighbour's link may (still) help. kLater: a small copy of its own goes first, and
+  // beside that no more than plan().beside links of ours.
+  enum class Lends : uint8_t { kNo, kLater, kYes };
+  using LendsOf = std::function<Lends(uint32_t gpu)>;
   // What a copy of its queue that goes before it still has to do. While that hands out pieces this
   // one sends none; while its last ones move, this one's time is not its own.
   enum class Ahead : uint8_t { kNothing, kLastPieces, kPieces };
-  State turn(const std::function<bool(uint32_t gpu)>& lends, Ahead ahead);
+  // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
+  // stream.
+  State turn(const LendsOf& lends, Ahead ahead);
   // It has begun and has pieces that wait: its function's later copies over the same link stand
   // behind it.
   bool has_more() const;
@@ -53,12 +58,13 @@ class WideCopy {
   uint64_t relayed_bytes() const;
   uint32_t failed_paths() const { return failed_paths_; }
   uint32_t taken_paths() const { return taken_paths_; }
+  bool held() const { return held_; }  // it stood still on some path
 
  private:
   bool begin();
   void open_paths();
   void note(CopyPath& path, const CopyPath::End& end);
-  void feed(const std::function<bool(uint32_t gpu)>& lends);
+  void feed(const LendsOf& lends);
   void feed(CopyPath& path);
   void fail(CopyPath& path, const policies::Pieces::Piece& piece, CUresult error);
   void close(CopyPath& path);
@@ -74,7 +80,8 @@ class WideCopy {
   policies::Pieces pieces_;
   std::vector<std::unique_ptr<CopyPath>> paths_;  // the copy's own link first
   std::atomic<bool> cancelled_{false};
-  bool began_ = false, stopped_ = false, first_ = true;  // nothing was ahead of it
+  bool began_ = false, stopped_ = false, held_ = false;
+  bool first_ = true;  // nothing was ahead of it
   uint64_t began_ns_ = 0, took_ns_ = 0;
   CUresult error_ = CUDA_SUCCESS;
   uint32_t failed_paths_ = 0, taken_paths_ = 0;

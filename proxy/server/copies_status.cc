@@ -53,6 +53,7 @@ json several_links_json(const WideCopies::Counts& counts) {
           {"stayed", {{"one link", counts.one_link}, {"region", counts.regions}}},
           {"failed_paths", counts.failed_paths},
           {"taken_paths", counts.taken_paths},
+          {"held", counts.held},
           {"relay_bytes", counts.relay_bytes}};
 }
 

@@ -60,6 +60,13 @@ TEST(Multipath, FourLinksAreBestOnAnH200) {
   EXPECT_EQ(m.plan(3, kDown, kGiB).path[0].gpu, 3u) << "its own link is the first";
 }
 
+TEST(Multipath, BesideAnOwnersSmallCopyGoOnlyThoseThatItDoesNotFeel) {
+  Multipath m(h200());
+  EXPECT_EQ(m.plan(3, kUp, kGiB).beside, 2u) << "three carry what they carry alone, four do not";
+  EXPECT_EQ(m.plan(3, kDown, kGiB).beside, 1u);
+  EXPECT_EQ(quiet(v100()).plan(0, kUp, kGiB).beside, 1u) << "not measured";
+}
+
 TEST(Multipath, ASmallCopyKeepsToItsLink) {
   Multipath m = quiet(h200());
   EXPECT_EQ(m.plan(0, kUp, 64 << 10).count, 1u);

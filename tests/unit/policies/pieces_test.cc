@@ -119,6 +119,17 @@ TEST(Pieces, ASlowPathDoesNotKeepTheLastPiece) {
   EXPECT_TRUE(pieces.next(fast));
 }
 
+TEST(Pieces, NobodyLeavesAPieceToAPathThatIsHeld) {
+  Pieces pieces(8 * kMiB, {.least_bytes = 4 * kMiB, .most_bytes = 4 * kMiB});
+  const uint32_t fast = *pieces.add_path({.bytes_per_s = 54, .in_flight = 4});
+  const uint32_t slow = *pieces.add_path({.bytes_per_s = 5});
+  pieces.hold(fast, true);
+  EXPECT_FALSE(pieces.next(fast));
+  EXPECT_TRUE(pieces.next(slow));
+  pieces.hold(fast, false);
+  EXPECT_TRUE(pieces.next(fast));
+}
+
 TEST(Pieces, PathsCarryWhatTheyPull) {
   // In virtual time: a path takes bytes / rate for a piece. The rates that were expected are wrong;
   // what a path is seen to carry is said as its pieces end.

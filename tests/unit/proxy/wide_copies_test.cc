@@ -44,6 +44,7 @@ struct Fake {
   std::set<CUevent> pending;
   std::set<CUcontext> dead;             // every question about its events fails
   std::map<CUcontext, int> link_fails;  // after so many copies over the link
+  std::map<CUcontext, std::vector<uint64_t>> over_link;  // bytes of copies, in their order
   int peer_fails = -1;                  // after so many copies between GPUs; -1: never
   bool no_memory = false;
 } g;
@@ -89,6 +90,7 @@ void fill_streams(Driver& d) {
   d.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
     const auto fails = g.link_fails.find(g.current);
     if (fails != g.link_fails.end() && fails->second-- <= 0) return CUDA_ERROR_INVALID_VALUE;
+    g.over_link[g.current].push_back(bytes);
     return submit(dst, src, bytes, stream);
   };
   d.cuMemcpyPeerAsync = [](CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t bytes,
@@ -141,10 +143,8 @@ class WideCopiesTest : public testing::Test {
   }
   ~WideCopiesTest() override {
     finish_all();
-    wide->tidy(true);
-    EXPECT_EQ(wide->counts().relay_bytes, 0u);
-    EXPECT_EQ(memory.blocks(), 0u);
     wide.reset();
+    EXPECT_EQ(memory.blocks(), 0u);
     for (const auto& link : links) link->close();
   }
 
@@ -177,11 +177,12 @@ class WideCopiesTest : public testing::Test {
       (void)links[i]->turn();
     }
   }
-  // Some stream gets one piece of work done. False: none has any.
-  bool work() {
+  std::shared_ptr<LaneJob> small_copy(bool up);
+  // Some stream of another context than that gets one piece of work done. False: none has any.
+  bool work(CUcontext stands = nullptr) {
     std::vector<CUstream> busy;
     for (const auto& [stream, todo] : g.streams)
-      if (!todo.empty()) busy.push_back(stream);
+      if (!todo.empty() && g.context[stream] != stands) busy.push_back(stream);
     if (busy.empty()) return false;
     auto& todo = g.streams[busy[random() % busy.size()]];
     const Work done = todo.front();
@@ -432,12 +433,51 @@ TEST_F(WideCopiesTest, ALinkThatItsOwnersNeedDoesNotHelp) {
   EXPECT_GT(wide->counts().relayed_bytes, 0u) << "of the other direction nobody needs anything";
 }
 
+// A small copy of the second GPU's own function, which has not arrived when it returns.
+std::shared_ptr<LaneJob> WideCopiesTest::small_copy(bool up) {
+  static std::vector<unsigned char> mine(4 * kMiB), its(4 * kMiB);
+  auto job = link(1, up).add({.dst = reinterpret_cast<CUdeviceptr>(its.data()),
+                              .src = reinterpret_cast<CUdeviceptr>(mine.data()),
+                              .bytes = mine.size(),
+                              .function = 3});
+  while (!job->over()) some(1);
+  return job;
+}
+
+TEST_F(WideCopiesTest, ANeighboursSmallCopyHoldsOtherPathsUp) {
+  start({.most = kGpus, .always = true, .hold_ns = UINT64_MAX / 2, .hurry_ns = UINT64_MAX / 2});
+  for (const bool up : {true, false}) {
+    told = 0;
+    const auto job = copy(0, true, 240 * kMiB);
+    some(20);
+    ASSERT_FALSE(job->over());
+    const auto small = small_copy(up);
+    const uint64_t there = g.over_link[context_of(2)].size(), own = g.over_link[context_of(0)].size();
+    for (int i = 0; i < 100; ++i) {
+      turns();
+      (void)work(context_of(1));
+    }
+    EXPECT_LE(g.over_link[context_of(2)].size(), there + 1) << "what its lane had already";
+    EXPECT_GE(g.over_link[context_of(0)].size(), own + 4);
+    expect_whole(*job);
+    link(1, up).give(small->end());
+  }
+  EXPECT_EQ(wide->counts().held, 2u);
+  EXPECT_EQ(wide->counts().taken_paths, 0u);
+  // Where one was lately pieces are half as large.
+  g.over_link.clear();
+  told = 0;
+  expect_whole(*copy(0, true, 100 * kMiB));
+  for (const auto& [context, sizes] : g.over_link)
+    EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), RelayBuffers::kBytes / 2);
+}
+
 TEST_F(WideCopiesTest, ALinkIsTakenBackInTheMiddle) {
   const auto job = copy(0, true, 120 * kMiB);
   some(20);
   for (const uint32_t gpu : {1u, 2u})
     link(gpu, true).needs(3, {.slo_ns = 1'000'000, .request_bytes = 53'000'000});
-  wide->tidy(false);
+  (void)wide->tidy();
   expect_whole(*job);
   EXPECT_EQ(wide->counts().taken_paths, 2u);
 }
