@@ -187,7 +187,7 @@ class Wide(unittest.TestCase):
         proxy = self.proxy(2, 2, **clock.settings)
         clock.connect()
         self.one_copy(proxy)  # what it goes through is kept for a minute
-        start = proxy.counts_at_rest(stays=("memory", "regions"))
+        start = proxy.counts_at_rest(stays=("blocks", "memory", "regions"))
         for pieces in 0, 1, 5:
             client = Client(self, proxy, "pinned", self.BYTES, 1)
             self.held(clock)
