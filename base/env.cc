@@ -119,6 +119,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_EVICT_POLICY", "queue",
      "Whose memory moves first: `queue` of the function whose next turn is furthest away, as far "
      "as is known, `lru` of the one that was at work least recently."},
+    {"TUBE_EVICT_IDLE_MS", "0",
+     "After how many milliseconds without work a function's memory moves to the host although "
+     "nobody needs the room, and waits there for its next work; 0: never."},
     {"TUBE_STORE_POLICY", "queue",
      "Which objects of the store leave a GPU whose memory is short: `queue` those that are taken "
      "last, as far as is known, `lru` those that were used least recently, `off` none."},

@@ -46,6 +46,7 @@ enum class Env : uint8_t {
   kPoolPolicy,
   kEvictHost,
   kEvictPolicy,
+  kEvictIdleMs,
   kStorePolicy,
   kStoreGpu,
   kStoreShare,

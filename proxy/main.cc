@@ -150,6 +150,8 @@ Evictor::Options evict_options() {
     options.wait_ns = std::min(*wait_ms, uint64_t{limits::kMemoryWaitMs}) * 1'000'000;
   options.order = word_of(Env::kEvictPolicy, policies::parse_eviction_order,
                           policies::EvictionOrder::kQueue, "queue or lru; queue");
+  constexpr uint64_t kMostMs = 86'400'000;
+  options.idle_ns = std::min(env_number(Env::kEvictIdleMs).value_or(0), kMostMs) * 1'000'000;
   return options;
 }
 

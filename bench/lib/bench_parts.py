@@ -39,7 +39,7 @@ SEAM = (
          quick=("--runs", "3", "--many-runs", "1", "--torch-runs", "1", "--copies", "1,4")),
 )
 PARTS = SEAM + (
-    Part("footprint", "footprint", ("footprint",), 420, ("ResNet-50 functions",), budget=False,
+    Part("footprint", "footprint", ("footprint",), 560, ("ResNet-50 functions",), budget=False,
          backend=False, quick=("--counts", "1"), figure="GPU memory"),
     Part("footprint within", "footprint",
          ("footprint", "--counts", "48", "--within", "8", "--arms", "tube"), 300,

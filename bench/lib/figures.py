@@ -35,6 +35,11 @@ FIGURES = (
        "ResNet-50 functions", name, "memory", must, aim)
       for name, must, aim in (("1", None, None), ("8", 0.35, 0.25), ("20", 0.25, 0.15),
                               ("48", 0.22, 0.10))),
+    *((f"the same, memory of {name} idle functions on the host", "footprint",
+       "ResNet-50 functions", name, "memory, idle away", must, aim)
+      for name, must, aim in (("8", 0.35, 0.25), ("20", 0.25, 0.15), ("48", 0.22, 0.10))),
+    ("first answer of each of these 48, p99", "footprint", "ResNet-50 functions", "48",
+     "first p99, idle away", None, None),
     ("48 ResNet-50 functions within 8 GiB: part of the requests that were answered, right",
      "footprint", "ResNet-50 functions within 8 GiB", "48", "answered", 1.0, None),
     ("8 MiB upload beside 4 that copy without pause, p99 against alone", "isolate",
@@ -227,9 +232,9 @@ def speed(row):
     return 1 / over if over else None
 
 
-def over_native(key):
+def over_native(key, arm="tube"):
     def found(row):
-        native, tube = row["arms"].get("native", {}).get(key), row["arms"].get("tube", {}).get(key)
+        native, tube = row["arms"].get("native", {}).get(key), row["arms"].get(arm, {}).get(key)
         return tube / native if native and tube is not None else None
 
     return found
@@ -241,6 +246,15 @@ BARE = "tube:TUBE_LAZY_BACKING=0:TUBE_POOL=0:TUBE_EVICT_HOST=0"
 # Six models' memory: all of it held, and what functions can say of theirs (bench/models_memory).
 HOLDS = "tube:TUBE_LAZY_BACKING=0:TUBE_POOL_POLICY=static"
 SAYS = "tube:TUBE_MEMORY_MODE=lazy:TUBE_POOL_POLICY=demand"
+
+
+# Memory of functions that are idle for a second leaves the GPU (bench/footprint).
+IDLE_AWAY = "tube:TUBE_EVICT_IDLE_MS=1000"
+
+
+def first_answer_ms(row, arm):
+    first = row["arms"].get(arm, {}).get("first")
+    return first["p99_ns"] / 1e6 if first else None
 
 
 def over_bare(row):
@@ -286,6 +300,8 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "memory, idle away": (over_native("gpu_bytes", IDLE_AWAY), "x", False),
+    "first p99, idle away": (lambda row: first_answer_ms(row, IDLE_AWAY), " ms", False),
     "passing over": (of_tube("passing_over"), "x", False),
     "p99 over": (of_tube("p99_over"), "x", False),
     "p99 apart": (of_tube("p99_apart_over"), "x", False),
@@ -365,9 +381,11 @@ def absolutes(kind, row):
         return f"{row['arms']['mps']['per_s'] / 1e3:.0f} -> {row['arms']['tube']['per_s'] / 1e3:.0f} k/s"
     if kind == "share":
         return f"{row['arms']['tube']['server_share']:.2%}"
-    if kind == "memory":
+    if kind == "first p99, idle away":
+        return " -> ".join(short(first_answer_ms(row, arm)) for arm in ("native", IDLE_AWAY)) + " ms"
+    if kind in ("memory", "memory, idle away"):
         used = [short(row["arms"][arm]["gpu_bytes"] / 2**30) if arm in row["arms"] else "-"
-                for arm in ("native", "mps", "tube")]
+                for arm in ("native", "mps", "tube" if kind == "memory" else IDLE_AWAY)]
         return f"{used[0]} ({used[1]}) -> {used[2]} GiB"
     if kind == "GiB by address":
         return " -> ".join(short(held_gib(row, arm)) for arm in ("native", "tube by address")) + " GiB"

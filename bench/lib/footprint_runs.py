@@ -6,11 +6,15 @@ stay and are joined by more. After each step all copies have run, at once, and w
 is in use then counts. A proxy holds freed memory ready for ten seconds that nobody wants it: it is
 waited for, as the functions are idle, and what it had come to is told apart.
 
-values: gpu_bytes, grow_s; in Tube's arms ready_bytes (idle memory when the copies had just run) and
+Then each answers a request in turn, and at once another one: what the first costs more is what
+waking up takes, where memory of idle functions leaves the GPU (figures.IDLE_AWAY) its way back as well.
+
+values: gpu_bytes, grow_s, first and again (latencies of these answers); in Tube's arms ready_bytes (idle memory when the copies had just run) and
 parts (bytes that the proxy counts as its context's, code's, functions' and idle ones' afterwards).
 """
 import time
 
+import figures
 import latency
 from arms import WorkerError
 from mps import MpsError
@@ -64,17 +68,24 @@ def parts_of(mem):
 
 
 def idle(arm):
-    """Waits until a Tube arm's proxy holds no memory ready any more, IDLE_S at most; what a row has
-    of it."""
+    """Waits until a Tube arm's proxy holds no memory ready any more, and functions hold none on the
+    GPU where it leaves when they are idle, IDLE_S at most; what a row has of it."""
     if not hasattr(arm, "proxy"):
         return {}
     deadline, ready = time.monotonic() + IDLE_S, None
     while True:
         parts = parts_of(arm.proxy.request("mem"))
         ready = parts["idle"] if ready is None else ready
-        if not parts["idle"] or time.monotonic() > deadline:
+        there = parts["idle"] + (parts["functions"] if arm.name == figures.IDLE_AWAY else 0)
+        if not there or time.monotonic() > deadline:
             return {"ready_bytes": ready, "parts": parts}
         time.sleep(POLL_S)
+
+
+def answers(workers, deadline):
+    """Latencies of a first request to each, one after the other, and of another one behind it."""
+    times = [(worker.run(1, deadline)[0], worker.run(1, deadline)[0]) for worker in workers]
+    return {name: latency.summary(list(mine)) for name, mine in zip(("first", "again"), zip(*times))}
 
 
 def measure(arm, base, read, command, counts, limit_s, environment=None):
@@ -88,6 +99,7 @@ def measure(arm, base, read, command, counts, limit_s, environment=None):
             seconds = time.monotonic() - begin
             held = idle(arm)
             values[count] = {"gpu_bytes": settled(read) - base, "grow_s": round(seconds, 1), **held}
+            values[count].update(answers(workers, deadline))
         hashes = [worker.finish(deadline) for worker in workers]
     except (WorkerError, MpsError) as error:
         tails = " | ".join(f"{w.name}: {w.stderr_tail(2)}" for w in workers

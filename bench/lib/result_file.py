@@ -134,9 +134,10 @@ def rate_table(rows, arms):
 
 def memory_table(rows, arms):
     """What many programs take of the GPU, in GiB, and one more of them beside the row above, in
-    MiB."""
+    MiB; p50 and p99 of their answers afterwards."""
     head = ["GiB", *arms, *[f"{a}/native" for a in arms if a != "native"],
-            *[f"{a} MiB each more" for a in arms]]
+            *[f"{a} MiB each more" for a in arms], *[f"{a} first ms" for a in arms],
+            *[f"{a} again ms" for a in arms]]
     table, above = [head], None
     for row in rows:
         used = [row["arms"].get(a, {}).get("gpu_bytes") for a in arms]
@@ -149,6 +150,9 @@ def memory_table(rows, arms):
             more = int(row["name"]) - int(above["name"]) if above else 0
             cells.append(short((mine - before) / more / 2**20)
                          if mine is not None and before is not None else "-")
+        answers = [row["arms"].get(arm, {}).get(name) for name in ("first", "again") for arm in arms]
+        cells += [f"{short(a['p50_ns'] / 1e6)}, {short(a['p99_ns'] / 1e6)}" if a else "-"
+                  for a in answers]
         table.append([row["name"], *cells])
         above = row
     return layout_table(table)

@@ -119,6 +119,20 @@ constexpr bool quiet_soon(bool working, uint64_t not_before_ns, uint64_t now_ns)
   return working || (not_before_ns > now_ns && not_before_ns - now_ns <= kQuietNs);
 }
 
+// Whether a function has done nothing for so long that its memory goes although nobody needs the
+// room. One that has had no work yet is not idle.
+constexpr bool is_idle(bool working, uint64_t used_ns, uint64_t now_ns, uint64_t idle_ns) {
+  return idle_ns != 0 && !working && used_ns != 0 && now_ns >= used_ns &&
+         now_ns - used_ns >= idle_ns;
+}
+
+// How often that is looked at.
+constexpr uint64_t idle_look_ns(uint64_t idle_ns) {
+  constexpr uint64_t kLeast = 20'000'000, kMost = 1'000'000'000;
+  const uint64_t quarter = idle_ns / 4;
+  return quarter < kLeast ? kLeast : quarter < kMost ? quarter : kMost;
+}
+
 // A function that holds less than this part of what the largest one does is left alone while larger
 // ones, asked already or not, have what is missing: its memory is soon moved, but its way back is
 // behind theirs.

@@ -79,7 +79,7 @@ std::optional<Evictor::Wanted> Evictor::wanted(Member& member) {
   }
   const auto& [gpu, bytes] = *member.wanted_.begin();
   const std::deque<Ticket*>& queue = queues_[gpu];
-  return Wanted{gpu, bytes, queue.empty() ? "" : queue.front()->who->name_};
+  return Wanted{gpu, bytes, queue.empty() ? "it is idle" : "for " + queue.front()->who->name_};
 }
 
 void Evictor::answered(Member& member, uint32_t gpu, uint64_t until_ns) {
@@ -120,15 +120,47 @@ std::vector<std::shared_ptr<Evictor::Member>> Evictor::members() const {
   return members_;
 }
 
+Evictor::Movable Evictor::movable(const Member& member, uint32_t gpu) const {
+  Movable bytes;
+  for (const auto& block : map_.movable(member.session_, static_cast<int>(gpu)))
+    (map_.is_promised(block.block) ? bytes.promised : bytes.there) += block.bytes;
+  return bytes;
+}
+
+void Evictor::ask_idle() {
+  const uint64_t now = now_ns();
+  for (const auto& member : members()) {
+    {
+      std::lock_guard lock(member->turns_mutex_);
+      const policies::Turns& turns = member->turns_;
+      if (!policies::is_idle(turns.working(), turns.used_ns(now), now, options_.idle_ns)) continue;
+    }
+    for (uint32_t gpu = 0; gpu < info::kMaxDevices; ++gpu) {
+      const uint64_t held = member->account_->now(gpu).held_bytes;
+      if (held == 0) continue;
+      const Movable bytes = movable(*member, gpu);
+      if (bytes.there == 0 ||
+          !policies::host_room_for_allocation(arena_.counts().used_bytes, bytes.there, held,
+                                              arena_.most_bytes()))
+        continue;
+      std::lock_guard lock(mutex_);
+      if (member->first_of_ != 0 || member->wanted_.contains(gpu) || now < member->not_before_ns_)
+        continue;
+      member->wanted_[gpu] = bytes.there + bytes.promised;
+      member->asked_.store(true, std::memory_order_relaxed);
+      member->wake_();
+    }
+  }
+}
+
 Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) const {
   Others others;
   const uint64_t now = now_ns();
   for (const auto& member : members()) {
     others.largest = std::max(others.largest, member->account_->now(gpu).held_bytes);
     if (member.get() == &who) continue;
-    uint64_t bytes = 0;
-    for (const auto& block : map_.movable(member->session_, static_cast<int>(gpu)))
-      bytes += block.bytes;
+    const Movable its = movable(*member, gpu);
+    const uint64_t bytes = its.there + its.promised;
     others.movable += bytes;
     policies::EvictionCandidate candidate{member->session_, bytes, 0, 0, 0};
     bool working = false;

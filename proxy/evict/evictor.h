@@ -50,6 +50,7 @@ class Evictor {
     policies::EvictionOrder order = policies::EvictionOrder::kQueue;
     uint64_t host_bytes = 0;  // that hold moved memory; 0: none moves
     uint64_t wait_ns = 2'000'000'000;
+    uint64_t idle_ns = 0;  // ask_idle(): without work for so long; 0: nobody
   };
 
   // A function.
@@ -121,7 +122,7 @@ class Evictor {
   struct Wanted {
     uint32_t gpu = 0;
     uint64_t bytes = 0;
-    std::string why;
+    std::string why;  // "for" somebody, or its own idleness
   };
   // What it is asked for. Nothing: nobody wants it any more.
   std::optional<Wanted> wanted(Member& member);
@@ -145,6 +146,9 @@ class Evictor {
   // the functions. kRefused: all that others could move is not enough, there is no room on the
   // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
   End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
+  // Asks functions that have done nothing for a while for all their memory, as long as the host
+  // keeps room for exchange. Any thread.
+  void ask_idle();
   // How many functions there are.
   uint32_t functions() const;
   // What functions hold of a GPU that has so much. Asks no driver.
@@ -173,6 +177,11 @@ class Evictor {
     uint64_t largest = 0;  // what the function holds that holds most
   };
   std::vector<std::shared_ptr<Member>> members() const;
+  // What the function could move: what is there, and what has never been made.
+  struct Movable {
+    uint64_t there = 0, promised = 0;
+  };
+  Movable movable(const Member& member, uint32_t gpu) const;
   // `patient`: those who will be quiet in a moment are among them.
   Others others(const Member& who, uint32_t gpu, bool patient) const;
   uint64_t room(uint32_t gpu, bool anew);

@@ -170,7 +170,7 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   const uint64_t moved = move_out(gpu, blocks, policies::choose_blocks(sizes, bytes));
   if (moved == 0) return 0;
   counts_.evicted_bytes.fetch_add(moved, std::memory_order_relaxed);
-  evictor_->note(*member_, gpu, moved, now_ns() - begin, false, "for " + why);
+  evictor_->note(*member_, gpu, moved, now_ns() - begin, false, why);
   return moved;
 }
 

@@ -188,6 +188,7 @@ void Server::clean_up() {
   if (remains_.closing) (void)contained("the end of its thread", [this] { pinned_.close(); });
   if (remains_.closing) (void)contained("the end of its thread", [this] { blocks_.close(); });
   if (remains_.closing) (void)contained("the end of its thread", [this] { ahead_.close(); });
+  if (remains_.closing) (void)contained("the end of its thread", [this] { idle_.close(); });
   for (const RetiredPinned& retired : remains_.pinned) retired.remains->close();
   if (remains_.all) (void)contained("the return of host memory", [this] { arena_.drop_idle(); });
   (void)contained("the return of pinned memory", [this] { pinned_.drop_surplus(); });

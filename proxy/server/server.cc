@@ -276,6 +276,7 @@ Status Server::run() {
   pinned_.start();
   blocks_.start();
   ahead_.start();
+  idle_.start();
   log_within(&log_budgets().server);
   while (!stopping_ && !restarting_) {
     epoll_event events[32];

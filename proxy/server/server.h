@@ -37,6 +37,7 @@
 #include "proxy/copy/copy_engine.h"
 #include "proxy/evict/evictor.h"
 #include "proxy/evict/host_ahead.h"
+#include "proxy/evict/idle_functions.h"
 #include "proxy/gpu/gpu_slices.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
@@ -315,6 +316,7 @@ class Server {
   Evictor evictor_;
   PostedRecords posted_;
   HostAhead ahead_{driver_, gpus_, evictor_, host_};
+  IdleFunctions idle_{evictor_};
   Store store_;
   ImageStore images_;
   KernelRecord kernels_;

@@ -211,7 +211,7 @@ class Evict(unittest.TestCase):
         proxy.wait_holds_nothing()
 
     def test_full_host_memory_is_out_of_memory(self):
-        proxy = self.proxy(TUBE_EVICT_HOST="64M")
+        proxy = self.proxy(TUBE_EVICT_HOST="80M")
         one, two = Function(self, proxy), Function(self, proxy)
         self.assertEqual(one.take(84, 6), "0")
         self.assertEqual(two.take(84, 6), OUT_OF_MEMORY)
@@ -346,6 +346,38 @@ class Evict(unittest.TestCase):
         mem = proxy.request("mem")
         return next(f for f in mem["functions"] if f["pid"] == function.pid)["gpus"][0][
             "evicted_bytes"]
+
+    def until_away(self, proxy, function, mebibytes):
+        while self.away(proxy, function) < mebibytes * MIB:
+            self.assertIsNone(function.program.poll(), proxy.log_tail())
+
+    def test_memory_of_idle_functions_leaves_without_need(self):
+        proxy = self.proxy(TUBE_EVICT_IDLE_MS="20", TUBE_EVICT_HOST="256M")
+        functions = [Function(self, proxy) for _ in range(2)]
+        for function in functions:
+            self.assertEqual(function.take(24, 3), "0", proxy.log_tail())
+        for _ in range(3):
+            for function in functions:
+                self.until_away(proxy, function, 24)
+            self.check_turns(proxy, functions, 1)
+        self.assertIn("it is idle", {move["why"] for move in proxy.request("mem")["moves"]})
+        # Who is killed while its memory is away leaves nothing.
+        for function in functions:
+            self.until_away(proxy, function, 24)
+            function.kill()
+        proxy.wait_holds_nothing()
+
+    def test_idle_functions_leave_host_memory_for_exchange(self):
+        """Two would fit, but then none could come back by exchange with another one."""
+        proxy = self.proxy(TUBE_EVICT_IDLE_MS="20", TUBE_EVICT_HOST="80M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        for function in (one, two):
+            self.assertEqual(function.take(32, 4), "0", proxy.log_tail())
+        while self.away(proxy, one) + self.away(proxy, two) < 32 * MIB:
+            pass
+        for _ in range(20):
+            self.assertLess(self.away(proxy, one) + self.away(proxy, two), 64 * MIB)
+        self.check_turns(proxy, (one, two), 2)
 
     def test_one_comes_back_while_the_other_leaves(self):
         """One block each, in parts. The clock is held: what is wanted back is on its way as soon as

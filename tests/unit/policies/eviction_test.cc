@@ -219,6 +219,18 @@ TEST(Eviction, WhoCameBackStaysUntilItHasWorked) {
   EXPECT_EQ(may_leave(came, 10'000 * kMs, 0, came + kMostStayNs), Leave::kWhenIdle);
 }
 
+TEST(Eviction, WhoHasDoneNothingForAWhileIsIdle) {
+  EXPECT_TRUE(is_idle(false, 100, 150, 50));
+  EXPECT_FALSE(is_idle(false, 100, 149, 50));
+  EXPECT_FALSE(is_idle(true, 100, 150, 50)) << "it is at work";
+  EXPECT_FALSE(is_idle(false, 0, 150, 50)) << "it had no work yet";
+  EXPECT_FALSE(is_idle(false, 200, 150, 50)) << "a moment later";
+  EXPECT_FALSE(is_idle(false, 100, 150, 0)) << "nobody is to leave";
+  EXPECT_EQ(idle_look_ns(1), 20'000'000u);
+  EXPECT_EQ(idle_look_ns(1'000'000'000), 250'000'000u);
+  EXPECT_EQ(idle_look_ns(UINT64_MAX), 1'000'000'000u);
+}
+
 TEST(Eviction, HostMemoryKeepsRoomForExchange) {
   EXPECT_TRUE(host_room_for_allocation(0, 40, 60, 100));
   EXPECT_FALSE(host_room_for_allocation(0, 41, 60, 100));
