@@ -146,13 +146,23 @@ CopyPath::Hop CopyPath::look_at_peer(Item& item, CUresult* error) {
   return *error == CUDA_SUCCESS ? Hop::kEnded : Hop::kFailed;
 }
 
+CopyPath::Hop CopyPath::look_at(Item& item, CUresult* error) {
+  if (item.waits) return Hop::kEnded;
+  return item.job != nullptr ? look_at_link(item, error) : look_at_peer(item, error);
+}
+
 std::optional<CopyPath::End> CopyPath::look() {
   for (auto item = under_way_.begin(); item != under_way_.end();) {
     const bool over_link = item->job != nullptr;
     CUresult error = CUDA_SUCCESS;
-    Hop hop = over_link ? look_at_link(*item, &error) : look_at_peer(*item, &error);
+    Hop hop = look_at(*item, &error);
     const bool another = !direct() && over_link == copy_.to_gpu;
     if (hop == Hop::kEnded && another && !stopped_) {
+      item->waits = held_ && !over_link;
+      if (item->waits) {
+        ++item;
+        continue;
+      }
       error = begin(*item, !over_link);
       hop = error == CUDA_SUCCESS ? Hop::kGoesOn : Hop::kFailed;
     }

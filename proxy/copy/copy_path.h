@@ -110,6 +110,8 @@ class CopyPath {
     close();
     stopped_ = true;
   }
+  // For now nothing more begins over the link, second hops included.
+  void hold(bool held) { held_ = held; }
   // Nothing is under way: no byte moves any more.
   bool idle() const { return under_way_.empty(); }
 
@@ -118,10 +120,12 @@ class CopyPath {
     policies::Pieces::Piece piece;
     CUdeviceptr buffer = 0;
     std::shared_ptr<LaneJob> job{};  // in the lane, or
-    CUevent peer_end = nullptr;      // between the GPUs
+    CUevent peer_end = nullptr;      // between the GPUs, or
+    bool waits = false;              // at the relay, for its second hop
   };
   enum class Hop : uint8_t { kGoesOn, kEnded, kFailed };
 
+  Hop look_at(Item& item, CUresult* error);
   Hop look_at_link(Item& item, CUresult* error);
   Hop look_at_peer(Item& item, CUresult* error);
   CUresult begin(Item& item, bool over_link);
@@ -133,7 +137,7 @@ class CopyPath {
   const Copy& copy_;
   const uint32_t over_;
   const uint32_t number_;
-  bool closed_ = false, stopped_ = false;
+  bool closed_ = false, stopped_ = false, held_ = false;
   CUdeviceptr spare_ = 0;  // a relay buffer for the next piece
   std::list<Item> under_way_;
 };

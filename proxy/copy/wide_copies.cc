@@ -15,7 +15,6 @@ using policies::HostWay;
 constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
 constexpr uint64_t kKeptNs = 60'000'000'000;  // relay buffers, unused: making them stops all lanes
 constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
-constexpr uint64_t kHurryBytes = RelayBuffers::kBytes / 2;  // of a piece
 constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
 
 policies::Multipath::Options path_options(const WideCopies::Options& options) {
@@ -100,7 +99,7 @@ std::shared_ptr<LaneJob> WideCopies::add(uint32_t gpu, bool to_gpu, LaneCopy& co
   if (!plan(gpu, to_gpu, copy.bytes, &how)) return nullptr;
   auto job = std::make_shared<LaneJob>(std::move(copy));
   job->wide_ = this;
-  auto wide = std::make_shared<WideCopy>(tools_, how, job, piece_bytes(how));
+  auto wide = std::make_shared<WideCopy>(tools_, how, job, hurry(how));
   std::lock_guard lock(mutex_);
   came_.push_back(std::move(wide));
   fresh_.store(true, std::memory_order_release);
@@ -130,13 +129,13 @@ CopyLink::Small WideCopies::small_on(uint32_t gpu) const {
   return {up.there || down.there, std::max(up.came_ns, down.came_ns)};
 }
 
-uint64_t WideCopies::piece_bytes(const HostPlan& plan) const {
+bool WideCopies::hurry(const HostPlan& plan) const {
   const uint64_t now = now_ns();
   for (uint32_t i = 1; i < plan.count; ++i) {
     const uint64_t came = small_on(plan.path[i].gpu).came_ns;
-    if (came != 0 && now < came + options_.hurry_ns) return kHurryBytes;
+    if (came != 0 && now < came + options_.hurry_ns) return true;
   }
-  return RelayBuffers::kBytes;
+  return false;
 }
 
 WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const {

@@ -12,8 +12,8 @@
 // On a neighbour's link its pieces count as those of a guest of that link: a function without needs
 // there, beside which those who have them come first. While a small copy of the neighbour's own
 // functions moves, either way, nothing is sent over its link, and no more over the others' than
-// leaves it the host's memory; where there was one lately pieces are half as large, because what is
-// under way then has to end first.
+// leaves it the host's memory; where there was one lately pieces are small and few under way,
+// because these have to end first.
 //
 // A proxy with one GPU has none of this.
 #pragma once
@@ -52,7 +52,7 @@ class WideCopies {
     uint32_t most = policies::kMaxHostPaths;
     bool always = false;
     // From a neighbour's last small copy on: how long it may hold others' pieces up (twice what it
-    // takes beside them), and how long they are smaller.
+    // takes beside them), and how long they are small.
     uint64_t hold_ns = 1'000'000, hurry_ns = 100'000'000;
   };
   WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
@@ -95,7 +95,7 @@ class WideCopies {
   void take_stock();
   void over(const std::shared_ptr<WideCopy>& copy);
   CopyLink::Small small_on(uint32_t gpu) const;
-  uint64_t piece_bytes(const policies::HostPlan& plan) const;
+  bool hurry(const policies::HostPlan& plan) const;
   WideCopy::Lends lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const;
 
   Gpus& gpus_;

@@ -13,19 +13,23 @@ namespace {
 
 // Two in hardware, and a third that claims its turn beside others' copies, or makes its second hop.
 constexpr uint32_t kInFlight = 3;
+// One, and another one. Several links together are host memory's rate, not theirs: they lose little.
+constexpr uint32_t kInFlightHurry = 2;
+constexpr uint64_t kPieceHurry = 2u << 20;
 
 }  // namespace
 
 WideCopy::WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job,
-                   uint64_t piece_bytes)
+                   bool hurry)
     : tools_(tools),
       plan_(plan),
       job_(std::move(job)),
       bytes_(job_->copy_.bytes),
+      in_flight_(hurry ? kInFlightHurry : kInFlight),
       copy_{plan.path[0].gpu, plan.way == policies::HostWay::kUp,
             job_->copy_.dst,  job_->copy_.src,
             job_->copy_.runs, job_->copy_.function},
-      pieces_(bytes_, {.most_bytes = piece_bytes}) {}
+      pieces_(bytes_, {.most_bytes = hurry ? kPieceHurry : RelayBuffers::kBytes}) {}
 
 // False: what its client's stream did before has not happened yet.
 bool WideCopy::begin() {
@@ -43,7 +47,7 @@ bool WideCopy::begin() {
 void WideCopy::open_paths() {
   for (uint32_t i = 0; i < plan_.count; ++i) {
     const auto number =
-        pieces_.add_path({.bytes_per_s = plan_.path[i].bytes_per_s, .in_flight = kInFlight});
+        pieces_.add_path({.bytes_per_s = plan_.path[i].bytes_per_s, .in_flight = in_flight_});
     TUBE_CHECK(number.has_value());
     paths_.push_back(std::make_unique<CopyPath>(tools_, copy_, plan_.path[i].gpu, *number));
   }
@@ -103,6 +107,7 @@ void WideCopy::feed(const LendsOf& lends) {
     const bool goes = path.direct() || later == 0 ||
                       ((later >> i & 1) == 0 && !path.closed() && going < plan_.beside);
     pieces_.hold(path.number(), !goes);
+    path.hold(!goes);
     held_ = held_ || !goes;
     going += goes ? 1 : 0;
     if (goes) feed(path);

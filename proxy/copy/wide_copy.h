@@ -23,9 +23,10 @@ namespace tube::proxy {
 
 class WideCopy {
  public:
-  // `tools` outlives it. `piece_bytes`: of a piece, at most.
+  // `tools` outlives it. `hurry`: little is under way at any moment, because a neighbour's small
+  // copy may come.
   WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job,
-           uint64_t piece_bytes);
+           bool hurry);
   WideCopy(const WideCopy&) = delete;
   WideCopy& operator=(const WideCopy&) = delete;
 
@@ -76,6 +77,7 @@ class WideCopy {
   const policies::HostPlan plan_;
   const std::shared_ptr<LaneJob> job_;
   const uint64_t bytes_;
+  const uint32_t in_flight_;
   CopyPath::Copy copy_;
   policies::Pieces pieces_;
   std::vector<std::unique_ptr<CopyPath>> paths_;  // the copy's own link first

@@ -464,12 +464,12 @@ TEST_F(WideCopiesTest, ANeighboursSmallCopyHoldsOtherPathsUp) {
   }
   EXPECT_EQ(wide->counts().held, 2u);
   EXPECT_EQ(wide->counts().taken_paths, 0u);
-  // Where one was lately pieces are half as large.
+  // Where one was lately pieces are small.
   g.over_link.clear();
   told = 0;
   expect_whole(*copy(0, true, 100 * kMiB));
   for (const auto& [context, sizes] : g.over_link)
-    EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), RelayBuffers::kBytes / 2);
+    EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), 2 * kMiB);
 }
 
 TEST_F(WideCopiesTest, ALinkIsTakenBackInTheMiddle) {
