@@ -35,10 +35,10 @@ FIGURES = (
        "ResNet-50 functions", name, "memory", must, aim)
       for name, must, aim in (("1", None, None), ("8", 0.35, 0.25), ("20", 0.25, 0.15),
                               ("48", 0.22, 0.10))),
-    *((f"the same, memory of {name} idle functions on the host", "footprint",
+    *((f"GPU memory of {name} when idle functions leave (TUBE_EVICT_IDLE_MS)", "footprint",
        "ResNet-50 functions", name, "memory, idle away", must, aim)
       for name, must, aim in (("8", 0.35, 0.25), ("20", 0.25, 0.15), ("48", 0.22, 0.10))),
-    ("first answer of each of these 48, p99", "footprint", "ResNet-50 functions", "48",
+    ("GPU memory left: first answer of each of 48, p99", "footprint", "ResNet-50 functions", "48",
      "first p99, idle away", None, None),
     ("48 ResNet-50 functions within 8 GiB: part of the requests that were answered, right",
      "footprint", "ResNet-50 functions within 8 GiB", "48", "answered", 1.0, None),
