@@ -119,8 +119,8 @@ constexpr bool quiet_soon(bool working, uint64_t not_before_ns, uint64_t now_ns)
   return working || (not_before_ns > now_ns && not_before_ns - now_ns <= kQuietNs);
 }
 
-// Whether a function has done nothing for so long that its memory goes although nobody needs the
-// room. One that has had no work yet is not idle.
+// Whether a function has sent nothing for so long that its memory goes although nobody needs the
+// room, if it has no work on the GPU either. `used_ns` 0: nothing is known of it.
 constexpr bool is_idle(bool working, uint64_t used_ns, uint64_t now_ns, uint64_t idle_ns) {
   return idle_ns != 0 && !working && used_ns != 0 && now_ns >= used_ns &&
          now_ns - used_ns >= idle_ns;

@@ -72,7 +72,10 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
-    if (is_small(direct_bytes_)) small_came();
+    if (is_small(ask.bytes)) {
+      direct_small_ = true;
+      small_came();
+    }
     note_busy();
     moved(ask.bytes);
   }
@@ -171,6 +174,7 @@ void CopyLink::forget(uint64_t function) {
     if (gone) direct_bytes_ -= direct.bytes;
     return gone;
   });
+  note_busy();
 }
 
 bool CopyLink::ended(const Direct& direct) const {
@@ -329,6 +333,7 @@ CopyLink::Turn CopyLink::turn() {
   {
     std::lock_guard lock(mutex_);
     reap_chunks();
+    if (wide_ != nullptr && !direct_.empty()) reap_direct();  // others may stand back for them
     note_busy();
     if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : Turn::kBusy;
     reap_direct();

@@ -124,8 +124,8 @@ class CopyLink {
     bool there = false;    // waits for the link, or moves
     uint64_t came_ns = 0;  // the last one; 0: there was none
   };
-  // Any thread; a moment old. One that goes directly may stand behind its stream's work: who holds
-  // something up for it sets itself a limit from `came_ns` on.
+  // Any thread; a moment old. One that goes directly may stand behind its stream's work for as long
+  // as that takes; it counts until nothing goes directly any more.
   Small small() const {
     return {small_.load(std::memory_order_relaxed), small_came_ns_.load(std::memory_order_relaxed)};
   }
@@ -202,7 +202,8 @@ class CopyLink {
     lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
     const bool direct = claims_ != 0 || !direct_.empty();
     direct_user_.store(direct ? direct_stream_ : nullptr, std::memory_order_relaxed);
-    small_.store(small_jobs_ != 0 || is_small(direct_bytes_), std::memory_order_relaxed);
+    if (!direct) direct_small_ = false;
+    small_.store(small_jobs_ != 0 || direct_small_, std::memory_order_relaxed);
   }
   static bool is_small(uint64_t bytes) { return bytes >= kLeastSmall && bytes <= kMostSmall; }
   void small_came() { small_came_ns_.store(now_ns(), std::memory_order_relaxed); }
@@ -246,6 +247,7 @@ class CopyLink {
   CUstream direct_stream_ = nullptr;
   uint64_t direct_bytes_ = 0;
   uint32_t claims_ = 0;  // direct copies that are not marked yet
+  bool direct_small_ = false;  // a small() one came since there were none
   policies::LinkShare share_;
   LaneJob* submitting_ = nullptr;
   uint64_t made_ = 0;

@@ -66,7 +66,7 @@ CUresult PathTools::peer_copy(uint32_t gpu, uint32_t relay, bool to_gpu, CUdevic
 // ---- CopyPath
 
 bool CopyPath::ready() {
-  if (closed_) return false;
+  if (closed_ || held_) return false;
   if (direct() || spare_ != 0) return true;
   spare_ = tools_.buffers().take(over_);
   return spare_ != 0;

@@ -35,6 +35,7 @@ bool RelayBuffers::make(uint32_t gpu) {
     log_debug("GPU %u has no memory to relay copies through (%d)", gpu, static_cast<int>(error));
     return false;
   }
+  given_back_ = memory_.budgets().times_given_back();
   pool.block = placed.block;
   pool.address = placed.address;
   held_.fetch_add(kMost * kBytes, std::memory_order_relaxed);
@@ -58,6 +59,10 @@ CUdeviceptr RelayBuffers::take(uint32_t gpu) {
 void RelayBuffers::give(uint32_t gpu, CUdeviceptr buffer) {
   Pool& pool = pools_[gpu];
   pool.used[(buffer - pool.address) / kBytes] = false;
+}
+
+bool RelayBuffers::wanted_back() const {
+  return memory_.budgets().times_given_back() != given_back_;
 }
 
 void RelayBuffers::drop_idle() {

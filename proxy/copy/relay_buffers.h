@@ -37,6 +37,8 @@ class RelayBuffers {
   void give(uint32_t gpu, CUdeviceptr buffer);
   // The GPU had no memory for them a moment ago.
   bool refused(uint32_t gpu) const;
+  // Idle memory had to go for somebody since they were made.
+  bool wanted_back() const;
   // Gives back what nobody uses.
   void drop_idle();
 
@@ -56,6 +58,7 @@ class RelayBuffers {
   const std::shared_ptr<MemoryAccount> account_;  // counts in the workflow's memory
   std::vector<Pool> pools_;
   std::atomic<uint64_t> held_{0};
+  uint64_t given_back_ = 0;  // MemoryBudgets::times_given_back() when a block was made last
 };
 
 }  // namespace tube::proxy

@@ -13,7 +13,8 @@ using policies::HostPlan;
 using policies::HostWay;
 
 constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
-constexpr uint64_t kKeptNs = 60'000'000'000;  // relay buffers, unused: making them stops all lanes
+// Relay buffers, unused: making them stops all lanes; but where memory has been short since.
+constexpr uint64_t kKeptNs = 60'000'000'000, kKeptShortNs = 5'000'000'000;
 constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
 constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
 
@@ -138,12 +139,18 @@ bool WideCopies::hurry(const HostPlan& plan) const {
   return false;
 }
 
-WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const {
+void WideCopies::look_at_small() {
+  stood_back_for_ = 0;
+  for (uint32_t gpu = 0; gpu < std::min(gpus_.count(), policies::kMaxHostLinks); ++gpu)
+    if (stand_back_[gpu].now(small_on(gpu).there, used_ns_, options_.hold_ns))
+      stood_back_for_ |= 1u << gpu;
+}
+
+WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu) const {
+  if ((stood_back_for_ >> gpu & 1) != 0) return WideCopy::Lends::kLater;
   const auto way = static_cast<uint32_t>(copy.plan().way);
-  if ((lending_[way].load(std::memory_order_relaxed) >> gpu & 1) == 0) return WideCopy::Lends::kNo;
-  const CopyLink::Small small = small_on(gpu);
-  return small.there && now < small.came_ns + options_.hold_ns ? WideCopy::Lends::kLater
-                                                      : WideCopy::Lends::kYes;
+  const bool lends = (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
+  return lends ? WideCopy::Lends::kYes : WideCopy::Lends::kNo;
 }
 
 CopyLink::Turn WideCopies::turn() {
@@ -153,11 +160,12 @@ CopyLink::Turn WideCopies::turn() {
   }
   if (under_way_.empty()) return CopyLink::Turn::kIdle;
   used_ns_ = now_ns();
+  look_at_small();
   ahead_.clear();
   auto all = CopyLink::Turn::kWaits;
   for (auto it = under_way_.begin(); it != under_way_.end();) {
     const std::shared_ptr<WideCopy> copy = *it++;  // over() takes it out of the list
-    const auto lends = [&](uint32_t gpu) { return this->lends(*copy, gpu, used_ns_); };
+    const auto lends = [&](uint32_t gpu) { return this->lends(*copy, gpu); };
     auto ahead = WideCopy::Ahead::kNothing;
     for (const WideCopy* first : ahead_) {
       if (!first->same_queue(*copy)) continue;
@@ -201,7 +209,9 @@ void WideCopies::over(const std::shared_ptr<WideCopy>& copy) {
 
 bool WideCopies::tidy() {
   if (!under_way_.empty()) take_stock();
-  else if (buffers_.held_bytes() != 0 && now_ns() - used_ns_ >= kKeptNs) buffers_.drop_idle();
+  else if (buffers_.held_bytes() != 0 &&
+           now_ns() - used_ns_ >= (buffers_.wanted_back() ? kKeptShortNs : kKeptNs))
+    buffers_.drop_idle();
   return buffers_.held_bytes() != 0;
 }
 

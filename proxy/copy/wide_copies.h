@@ -28,6 +28,7 @@
 
 #include "base/cuda_api.h"
 #include "policies/paths/multipath.h"
+#include "policies/paths/stand_back.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/copy_path.h"
 #include "proxy/copy/relay_buffers.h"
@@ -51,8 +52,8 @@ class WideCopies {
   struct Options {
     uint32_t most = policies::kMaxHostPaths;
     bool always = false;
-    // From a neighbour's last small copy on: how long it may hold others' pieces up (twice what it
-    // takes beside them), and how long they are small.
+    // How long a neighbour's small copies may hold others' pieces up at once (twice what one takes
+    // beside them), and for how long after the last one these are small.
     uint64_t hold_ns = 1'000'000, hurry_ns = 100'000'000;
   };
   WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
@@ -96,7 +97,8 @@ class WideCopies {
   void over(const std::shared_ptr<WideCopy>& copy);
   CopyLink::Small small_on(uint32_t gpu) const;
   bool hurry(const policies::HostPlan& plan) const;
-  WideCopy::Lends lends(const WideCopy& copy, uint32_t gpu, uint64_t now) const;
+  void look_at_small();
+  WideCopy::Lends lends(const WideCopy& copy, uint32_t gpu) const;
 
   Gpus& gpus_;
   const PathTools::LinkOf link_;
@@ -115,6 +117,8 @@ class WideCopies {
   std::list<std::shared_ptr<WideCopy>> under_way_;  // changed by the pacing thread
   // The pacing thread's, in one turn: those under way that later ones may stand behind.
   std::vector<const WideCopy*> ahead_;
+  policies::StandBack stand_back_[policies::kMaxHostLinks];
+  uint32_t stood_back_for_ = 0;  // a bit for each GPU, in this turn
   Counts counts_;
 };
 

@@ -69,7 +69,8 @@ WideCopy::State WideCopy::turn(const LendsOf& lends, Ahead ahead) {
   for (const auto& path : paths_)
     while (const auto end = path->look()) note(*path, *end);
   if (cancelled_.load(std::memory_order_relaxed)) stop();
-  if (!stopped_ && ahead != Ahead::kPieces) feed(lends);
+  if (!stopped_) look_at_lenders(lends);
+  if (!stopped_ && ahead != Ahead::kPieces) feed();
   if (!idle() || (!stopped_ && !pieces_.complete())) return State::kBusy;
   if (!stopped_ && first_ && !held_ && failed_paths_ + taken_paths_ == 0)
     took_ns_ = std::max<uint64_t>(now_ns() - began_ns_, 1);
@@ -90,27 +91,34 @@ void WideCopy::compare_rates() {
     pieces_.set_rate(path->number(), pieces_.carried_bytes(path->number()));
 }
 
-void WideCopy::feed(const LendsOf& lends) {
+// Which neighbours' links help no more, and which stand still for now. What a closed path still has
+// to do stands back only for its own link's owner.
+void WideCopy::look_at_lenders(const LendsOf& lends) {
   uint32_t later = 0;  // a bit for each path
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     CopyPath& path = *paths_[i];
-    if (path.direct() || path.closed()) continue;
+    if (path.direct()) continue;
     const Lends lent = lends(path.over());
     if (lent == Lends::kLater) later |= 1u << i;
-    if (lent != Lends::kNo && !path.hopeless()) continue;
+    if (path.closed() || (lent != Lends::kNo && !path.hopeless())) continue;
     ++taken_paths_;
     close(path);
   }
   uint32_t going = 0;
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     CopyPath& path = *paths_[i];
-    const bool goes = path.direct() || later == 0 ||
-                      ((later >> i & 1) == 0 && !path.closed() && going < plan_.beside);
+    const bool may = path.direct() || (later >> i & 1) == 0;
+    const bool goes = may && (path.direct() || path.closed() || later == 0 || going < plan_.beside);
     pieces_.hold(path.number(), !goes);
     path.hold(!goes);
     held_ = held_ || !goes;
-    going += goes ? 1 : 0;
-    if (goes) feed(path);
+    going += goes && !path.closed() ? 1 : 0;
+  }
+}
+
+void WideCopy::feed() {
+  for (const auto& path : paths_) {
+    feed(*path);
     if (stopped_) return;
   }
 }

@@ -65,7 +65,8 @@ class WideCopy {
   bool begin();
   void open_paths();
   void note(CopyPath& path, const CopyPath::End& end);
-  void feed(const LendsOf& lends);
+  void look_at_lenders(const LendsOf& lends);
+  void feed();
   void feed(CopyPath& path);
   void fail(CopyPath& path, const policies::Pieces::Piece& piece, CUresult error);
   void close(CopyPath& path);

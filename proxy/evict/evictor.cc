@@ -79,7 +79,8 @@ std::optional<Evictor::Wanted> Evictor::wanted(Member& member) {
   }
   const auto& [gpu, bytes] = *member.wanted_.begin();
   const std::deque<Ticket*>& queue = queues_[gpu];
-  return Wanted{gpu, bytes, queue.empty() ? "it is idle" : "for " + queue.front()->who->name_};
+  if (queue.empty()) return Wanted{gpu, bytes, "it is idle", true};
+  return Wanted{gpu, bytes, "for " + queue.front()->who->name_, false};
 }
 
 void Evictor::answered(Member& member, uint32_t gpu, uint64_t until_ns) {
@@ -127,7 +128,10 @@ Evictor::Movable Evictor::movable(const Member& member, uint32_t gpu) const {
   return bytes;
 }
 
-void Evictor::ask_idle() {
+void Evictor::ask_idle(std::span<const uint64_t> gpu_bytes) {
+  uint64_t most_held = 0;
+  for (uint32_t gpu = 0; gpu < gpu_bytes.size(); ++gpu)
+    most_held = std::max(most_held, std::min(gpu_bytes[gpu], map_.budgets().now(gpu).limit_bytes));
   const uint64_t now = now_ns();
   for (const auto& member : members()) {
     {
@@ -135,22 +139,36 @@ void Evictor::ask_idle() {
       const policies::Turns& turns = member->turns_;
       if (!policies::is_idle(turns.working(), turns.used_ns(now), now, options_.idle_ns)) continue;
     }
-    for (uint32_t gpu = 0; gpu < info::kMaxDevices; ++gpu) {
-      const uint64_t held = member->account_->now(gpu).held_bytes;
-      if (held == 0) continue;
-      const Movable bytes = movable(*member, gpu);
-      if (bytes.there == 0 ||
-          !policies::host_room_for_allocation(arena_.counts().used_bytes, bytes.there, held,
-                                              arena_.most_bytes()))
-        continue;
-      std::lock_guard lock(mutex_);
-      if (member->first_of_ != 0 || member->wanted_.contains(gpu) || now < member->not_before_ns_)
-        continue;
-      member->wanted_[gpu] = bytes.there + bytes.promised;
-      member->asked_.store(true, std::memory_order_relaxed);
-      member->wake_();
-    }
+    for (uint32_t gpu = 0; gpu < gpu_bytes.size(); ++gpu)
+      if (member->account_->now(gpu).held_bytes != 0) ask_idle(member, gpu, most_held);
   }
+}
+
+void Evictor::ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint64_t most_held) {
+  const Movable bytes = movable(*member, gpu);
+  if (bytes.there == 0) return;
+  uint64_t used = arena_.counts().used_bytes;
+  std::lock_guard lock(mutex_);
+  // What others are asked for is not there yet, or is counted twice.
+  for (const auto& each : members_)
+    for (const auto& [of, wanted] : each->wanted_) used += wanted;
+  const bool here = std::find(members_.begin(), members_.end(), member) != members_.end();
+  if (!here || member->first_of_ != 0 || member->wanted_.contains(gpu) ||
+      now_ns() < member->idle_again_ns_ ||
+      !policies::host_room_for_allocation(used, bytes.there, most_held, arena_.most_bytes()))
+    return;
+  member->wanted_[gpu] = bytes.there + bytes.promised;
+  member->asked_.store(true, std::memory_order_relaxed);
+  member->wake_();
+}
+
+void Evictor::answered_idle(Member& member, uint32_t gpu) {
+  std::lock_guard lock(mutex_);
+  member.wanted_.erase(gpu);
+  if (member.wanted_.empty()) member.asked_.store(false, std::memory_order_relaxed);
+  member.idle_again_ns_ = now_ns() + options_.idle_ns;
+  ++changes_;
+  changed_.notify_all();
 }
 
 Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) const {

@@ -29,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ class Evictor {
     policies::EvictionOrder order = policies::EvictionOrder::kQueue;
     uint64_t host_bytes = 0;  // that hold moved memory; 0: none moves
     uint64_t wait_ns = 2'000'000'000;
-    uint64_t idle_ns = 0;  // ask_idle(): without work for so long; 0: nobody
+    uint64_t idle_ns = 0;  // ask_idle(): without a record for so long; 0: nobody
   };
 
   // A function.
@@ -76,6 +77,7 @@ class Evictor {
     // The evictor's mutex_:
     std::map<uint32_t, uint64_t> wanted_;  // bytes, by GPU
     uint64_t not_before_ns_ = 0;
+    uint64_t idle_again_ns_ = 0;  // it is not asked for its idleness before
     uint32_t first_of_ = 0;  // queues in which it is the first: it waits for others
     // Of its own, because it is written whenever the session sleeps and wakes.
     mutable std::mutex turns_mutex_;  // leaf: the next one
@@ -122,12 +124,15 @@ class Evictor {
   struct Wanted {
     uint32_t gpu = 0;
     uint64_t bytes = 0;
-    std::string why;  // "for" somebody, or its own idleness
+    std::string why;    // "for" somebody, or its own idleness
+    bool idle = false;  // the latter: only if it still is
   };
   // What it is asked for. Nothing: nobody wants it any more.
   std::optional<Wanted> wanted(Member& member);
   // It has moved memory, or cannot; `until_ns`: it is not to be asked again before.
   void answered(Member& member, uint32_t gpu, uint64_t until_ns);
+  // The same to its idleness: for as long again it is not asked for that.
+  void answered_idle(Member& member, uint32_t gpu);
   // It moves memory off the GPU until `moves` is false: nobody who waits gives up meanwhile.
   void moving(uint32_t gpu, bool moves);
   // Some memory is free.
@@ -146,9 +151,11 @@ class Evictor {
   // the functions. kRefused: all that others could move is not enough, there is no room on the
   // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
   End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
-  // Asks functions that have done nothing for a while for all their memory, as long as the host
-  // keeps room for exchange. Any thread.
-  void ask_idle();
+  // Asks functions that have sent nothing for a while for all their memory. The host keeps room for
+  // as much as any function may come to hold, `most_held` (of a GPU that has so much, by the limits):
+  // what others take meanwhile asks nobody, as there is room on the GPU, and who comes back must be
+  // able to change places with them. Any thread.
+  void ask_idle(std::span<const uint64_t> gpu_bytes);
   // How many functions there are.
   uint32_t functions() const;
   // What functions hold of a GPU that has so much. Asks no driver.
@@ -189,6 +196,7 @@ class Evictor {
   bool ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t bytes, Ask when);
   bool still(uint32_t gpu, uint64_t seen) const;
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
+  void ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint64_t most_held);
   bool is_first(uint32_t gpu, Ticket& ticket);
   void rotate(uint32_t gpu, Ticket& ticket);
   void withdraw(uint32_t gpu);

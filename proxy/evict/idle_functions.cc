@@ -3,10 +3,12 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <vector>
 
 #include "policies/memory/eviction.h"
 #include "proxy/common/contained.h"
 #include "proxy/evict/evictor.h"
+#include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
 
@@ -32,12 +34,13 @@ void IdleFunctions::close() {
 
 void IdleFunctions::run() {
   const std::chrono::nanoseconds look(policies::idle_look_ns(evictor_.options().idle_ns));
+  std::vector<uint64_t> bytes;
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) bytes.push_back(gpus_[gpu].total_bytes);
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  while (!changed_.wait_for(lock, look, [this] { return stop_; })) {
     lock.unlock();
-    evictor_.ask_idle();
+    evictor_.ask_idle(bytes);
     lock.lock();
-    (void)changed_.wait_for(lock, look, [this] { return stop_; });
   }
 }
 

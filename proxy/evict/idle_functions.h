@@ -10,11 +10,12 @@
 namespace tube::proxy {
 
 class Evictor;
+class Gpus;
 
 class IdleFunctions {
  public:
-  // It outlives this.
-  explicit IdleFunctions(Evictor& evictor) : evictor_(evictor) {}
+  // Both outlive it.
+  IdleFunctions(Gpus& gpus, Evictor& evictor) : gpus_(gpus), evictor_(evictor) {}
   ~IdleFunctions() { close(); }
   IdleFunctions(const IdleFunctions&) = delete;
   IdleFunctions& operator=(const IdleFunctions&) = delete;
@@ -28,6 +29,7 @@ class IdleFunctions {
  private:
   void run();
 
+  Gpus& gpus_;
   Evictor& evictor_;
   std::mutex mutex_;  // of stop_
   std::condition_variable changed_;

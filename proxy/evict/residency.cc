@@ -101,6 +101,10 @@ uint64_t Residency::quiet_ns(uint64_t now_ns) const {
 bool Residency::serve() {
   const auto wanted = evictor_->wanted(*member_);
   if (!wanted) return false;
+  if (wanted->idle) {
+    serve_idle(*wanted);
+    return false;
+  }
   const uint64_t now = now_ns();
   // Who waits for memory has nothing to lose by giving some away.
   const policies::Leave how = waits_ || hooks_.captures()
@@ -114,9 +118,19 @@ bool Residency::serve() {
     return false;
   }
   pause_ns_ = 0;
-  const uint64_t moved = move_out(wanted->gpu, wanted->bytes, wanted->why);
+  const uint64_t moved = move_out(*wanted, hooks_.stop);
   evictor_->answered(*member_, wanted->gpu, moved != 0 ? 0 : now_ns() + kMostPauseNs);
   return moved != 0;
+}
+
+// Nobody needs it: whoever has got work meanwhile, or still has some on the GPU, stays, or what is
+// left of it does.
+void Residency::serve_idle(const Evictor::Wanted& wanted) {
+  const auto works = [&] { return hooks_.stop() || hooks_.has_record(); };
+  if (!works() && quiet_ns(now_ns()) >= evictor_->options().idle_ns && !waits_ &&
+      hooks_.at_rest())
+    (void)move_out(wanted, works);
+  evictor_->answered_idle(*member_, wanted.gpu);
 }
 
 bool Residency::drain(uint64_t end_ns) {
@@ -158,7 +172,8 @@ CUresult Residency::begin_leaving(uint32_t gpu, Leaving& each) {
 }
 
 // Of at least so many bytes, if there are.
-uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& why) {
+uint64_t Residency::move_out(const Evictor::Wanted& wanted, const std::function<bool()>& stop) {
+  const uint32_t gpu = wanted.gpu;
   if (hooks_.make_current(gpu) != CUDA_SUCCESS) return 0;
   const uint64_t begin = now_ns();
   evictor_->moving(gpu, true);
@@ -167,20 +182,21 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   std::vector<uint64_t> sizes;
   sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
-  const uint64_t moved = move_out(gpu, blocks, policies::choose_blocks(sizes, bytes));
+  const uint64_t moved =
+      move_out(gpu, blocks, policies::choose_blocks(sizes, wanted.bytes), stop);
   if (moved == 0) return 0;
   counts_.evicted_bytes.fetch_add(moved, std::memory_order_relaxed);
-  evictor_->note(*member_, gpu, moved, now_ns() - begin, false, why);
+  evictor_->note(*member_, gpu, moved, now_ns() - begin, false, wanted.why);
   return moved;
 }
 
 uint64_t Residency::move_out(uint32_t gpu, std::span<const MemoryMap::Movable> blocks,
-                             std::span<const size_t> which) {
+                             std::span<const size_t> which, const std::function<bool()>& stop) {
   std::vector<Leaving> leaving;
   uint64_t moved = 0;
   calls_ns_ = 0;
   for (const size_t each : which) {
-    if (hooks_.stop()) break;
+    if (stop()) break;
     if (map_.is_promised(blocks[each].block)) {  // it takes no room but in the count
       if (!map_.send_away(blocks[each], {})) continue;
       away_ = true;
@@ -211,7 +227,7 @@ CUresult Residency::unite(BlockId block) {
   std::vector<size_t> parts;
   for (size_t i = 0; i < blocks.size(); ++i)
     if (blocks[i].block == block) parts.push_back(i);
-  (void)move_out(gpu, blocks, parts);
+  (void)move_out(gpu, blocks, parts, hooks_.stop);
   const bool united = map_.unite(block);
   const CUresult error = come_back();
   return united || error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;

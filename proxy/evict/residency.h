@@ -137,9 +137,11 @@ class Residency {
   bool needs_none(wire::Call call, std::span<const std::byte> payload);
   uint64_t quiet_ns(uint64_t now_ns) const;
   bool drain(uint64_t end_ns);
-  uint64_t move_out(uint32_t gpu, uint64_t bytes, const std::string& why);
+  void serve_idle(const Evictor::Wanted& wanted);
+  // `stop`: no further block goes.
+  uint64_t move_out(const Evictor::Wanted& wanted, const std::function<bool()>& stop);
   uint64_t move_out(uint32_t gpu, std::span<const MemoryMap::Movable> blocks,
-                    std::span<const size_t> which);
+                    std::span<const size_t> which, const std::function<bool()>& stop);
   CUresult begin_leaving(uint32_t gpu, Leaving& block);
   void finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved);
   void withdraw_idle();

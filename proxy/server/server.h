@@ -316,7 +316,7 @@ class Server {
   Evictor evictor_;
   PostedRecords posted_;
   HostAhead ahead_{driver_, gpus_, evictor_, host_};
-  IdleFunctions idle_{evictor_};
+  IdleFunctions idle_{gpus_, evictor_};
   Store store_;
   ImageStore images_;
   KernelRecord kernels_;

@@ -368,8 +368,8 @@ class Evict(unittest.TestCase):
         proxy.wait_holds_nothing()
 
     def test_idle_functions_leave_host_memory_for_exchange(self):
-        """Two would fit, but then none could come back by exchange with another one."""
-        proxy = self.proxy(TUBE_EVICT_IDLE_MS="20", TUBE_EVICT_HOST="80M")
+        """Two would fit, but then none could change places with one that holds the whole GPU."""
+        proxy = self.proxy(TUBE_EVICT_IDLE_MS="20", TUBE_EVICT_HOST="180M")
         one, two = Function(self, proxy), Function(self, proxy)
         for function in (one, two):
             self.assertEqual(function.take(32, 4), "0", proxy.log_tail())
@@ -378,6 +378,15 @@ class Evict(unittest.TestCase):
         for _ in range(20):
             self.assertLess(self.away(proxy, one) + self.away(proxy, two), 64 * MIB)
         self.check_turns(proxy, (one, two), 2)
+
+    def test_who_takes_the_room_of_idle_ones_changes_places_with_them(self):
+        """Its only block goes in one piece the first time."""
+        proxy = self.proxy(TUBE_EVICT_IDLE_MS="20", TUBE_EVICT_HOST="180M")
+        idle, large = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(idle.take(40), "0", proxy.log_tail())
+        self.until_away(proxy, idle, 40)
+        self.assertEqual(large.take(100), "0", proxy.log_tail())
+        self.check_turns(proxy, (idle, large), 3)
 
     def test_one_comes_back_while_the_other_leaves(self):
         """One block each, in parts. The clock is held: what is wanted back is on its way as soon as

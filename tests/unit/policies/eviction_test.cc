@@ -223,7 +223,7 @@ TEST(Eviction, WhoHasDoneNothingForAWhileIsIdle) {
   EXPECT_TRUE(is_idle(false, 100, 150, 50));
   EXPECT_FALSE(is_idle(false, 100, 149, 50));
   EXPECT_FALSE(is_idle(true, 100, 150, 50)) << "it is at work";
-  EXPECT_FALSE(is_idle(false, 0, 150, 50)) << "it had no work yet";
+  EXPECT_FALSE(is_idle(false, 0, 150, 50)) << "nothing is known of it";
   EXPECT_FALSE(is_idle(false, 200, 150, 50)) << "a moment later";
   EXPECT_FALSE(is_idle(false, 100, 150, 0)) << "nobody is to leave";
   EXPECT_EQ(idle_look_ns(1), 20'000'000u);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "policies/paths/pieces.h"
+#include "policies/paths/stand_back.h"
 #include "tests/unit/policies/allocations.h"
 
 namespace tube::policies {
@@ -65,6 +66,19 @@ TEST(Multipath, BesideAnOwnersSmallCopyGoOnlyThoseThatItDoesNotFeel) {
   EXPECT_EQ(m.plan(3, kUp, kGiB).beside, 2u) << "three carry what they carry alone, four do not";
   EXPECT_EQ(m.plan(3, kDown, kGiB).beside, 1u);
   EXPECT_EQ(quiet(v100()).plan(0, kUp, kGiB).beside, 1u) << "not measured";
+}
+
+TEST(StandBack, IsBoundedAtOnceAndAtHalfOfTheTime) {
+  StandBack stand;
+  EXPECT_FALSE(stand.now(false, 1000, 100));
+  EXPECT_TRUE(stand.now(true, 1010, 100));
+  EXPECT_TRUE(stand.now(true, 1109, 100));
+  EXPECT_FALSE(stand.now(true, 1110, 100)) << "for long enough";
+  EXPECT_FALSE(stand.now(true, 1209, 100)) << "for as long as it was stood back for";
+  EXPECT_TRUE(stand.now(true, 1210, 100));
+  EXPECT_FALSE(stand.now(false, 1220, 100)) << "it has gone";
+  EXPECT_FALSE(stand.now(true, 1229, 100));
+  EXPECT_TRUE(stand.now(true, 1230, 100));
 }
 
 TEST(Multipath, ASmallCopyKeepsToItsLink) {
