@@ -169,6 +169,17 @@ int count_fds() {
   return count;
 }
 
+// What each is, on the standard error output.
+void list_fds() {
+  DIR* dir = ::opendir("/proc/self/fd");
+  while (const dirent* entry = ::readdir(dir)) {
+    char target[256] = {};
+    if (::readlinkat(::dirfd(dir), entry->d_name, target, sizeof(target) - 1) >= 0)
+      std::fprintf(stderr, "fd %s: %s\n", entry->d_name, target);
+  }
+  ::closedir(dir);
+}
+
 // The proxy without its server: one backend, one session at a time. Lives as long as the process.
 class World {
  public:
@@ -241,7 +252,10 @@ class World {
       die("device memory is left after the session");
     // The sim may open files lazily the first time; after that the count is exact.
     if (sessions_++ == 0) fds_ = count_fds();
-    if (count_fds() > fds_) die("fds are left after the session");
+    if (count_fds() > fds_) {
+      list_fds();
+      die("fds are left after the session");
+    }
   }
 
   [[noreturn]] static void die(const char* what) {
