@@ -121,7 +121,8 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "as is known, `lru` of the one that was at work least recently."},
     {"TUBE_EVICT_IDLE_MS", "0",
      "After how many milliseconds without work a function's memory moves to the host although "
-     "nobody needs the room, and waits there for its next work, as long as TUBE_EVICT_HOST has room "
+     "nobody needs the room, and waits there for its next work, as long as TUBE_EVICT_HOST has "
+     "room "
      "for a whole GPU, or the workflow's limit, beside it; 0: never."},
     {"TUBE_STORE_POLICY", "queue",
      "Which objects of the store leave a GPU whose memory is short: `queue` those that are taken "

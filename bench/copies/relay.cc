@@ -33,8 +33,7 @@ CUcontext context_of(int gpu) {
 void enable_peer(CUcontext from, CUcontext to) {
   CU(cuCtxSetCurrent(from));
   const CUresult code = cuCtxEnablePeerAccess(to, 0);
-  if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
-      code != CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+  if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && code != CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
     check(code, "cuCtxEnablePeerAccess");
 }
 

@@ -236,7 +236,7 @@ class CopyLink {
   std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
   std::atomic<bool> small_{false};
   std::atomic<uint64_t> small_came_ns_{0};
-  std::mutex mutex_;                            // leaf: everything below
+  std::mutex mutex_;  // leaf: everything below
   std::condition_variable changed_;
   CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
@@ -246,7 +246,7 @@ class CopyLink {
   std::deque<Direct> direct_;
   CUstream direct_stream_ = nullptr;
   uint64_t direct_bytes_ = 0;
-  uint32_t claims_ = 0;  // direct copies that are not marked yet
+  uint32_t claims_ = 0;        // direct copies that are not marked yet
   bool direct_small_ = false;  // a small() one came since there were none
   policies::LinkShare share_;
   LaneJob* submitting_ = nullptr;

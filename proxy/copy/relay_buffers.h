@@ -1,6 +1,7 @@
-// Memory on each GPU through which pieces of other GPUs' copies pass (copy_path.h): a few buffers in
-// one block, made when one is first wanted and given back when nothing has used them for a while.
-// Making a block beside copies takes the driver a millisecond (docs/decisions/0032), whatever its size.
+// Memory on each GPU through which pieces of other GPUs' copies pass (copy_path.h): a few buffers
+// in one block, made when one is first wanted and given back when nothing has used them for a
+// while. Making a block beside copies takes the driver a millisecond (docs/decisions/0032),
+// whatever its size.
 //
 // The memory is the memory map's, so every GPU that has peer access to this one reaches it, and
 // giving it back waits for nobody (docs/decisions/0009-context-gate.md).

@@ -12,10 +12,10 @@ namespace {
 using policies::HostPlan;
 using policies::HostWay;
 
-constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
+constexpr uint64_t kStockNs = 50'000'000;  // between looks at what owners need
 // Relay buffers, unused: making them stops all lanes; but where memory has been short since.
 constexpr uint64_t kKeptNs = 60'000'000'000, kKeptShortNs = 5'000'000'000;
-constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
+constexpr uint32_t kTimedEvery = 8;  // of the copies over one link, where more could be
 constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
 
 policies::Multipath::Options path_options(const WideCopies::Options& options) {

@@ -13,7 +13,8 @@ namespace {
 
 // Two in hardware, and a third that claims its turn beside others' copies, or makes its second hop.
 constexpr uint32_t kInFlight = 3;
-// One, and another one. Several links together are host memory's rate, not theirs: they lose little.
+// One, and another one. Several links together are host memory's rate, not theirs: they lose
+// little.
 constexpr uint32_t kInFlightHurry = 2;
 constexpr uint64_t kPieceHurry = 2u << 20;
 

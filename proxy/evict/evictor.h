@@ -78,7 +78,7 @@ class Evictor {
     std::map<uint32_t, uint64_t> wanted_;  // bytes, by GPU
     uint64_t not_before_ns_ = 0;
     uint64_t idle_again_ns_ = 0;  // it is not asked for its idleness before
-    uint32_t first_of_ = 0;  // queues in which it is the first: it waits for others
+    uint32_t first_of_ = 0;       // queues in which it is the first: it waits for others
     // Of its own, because it is written whenever the session sleeps and wakes.
     mutable std::mutex turns_mutex_;  // leaf: the next one
     policies::Turns turns_;
@@ -152,9 +152,9 @@ class Evictor {
   // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
   End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
   // Asks functions that have sent nothing for a while for all their memory. The host keeps room for
-  // as much as any function may come to hold, `most_held` (of a GPU that has so much, by the limits):
-  // what others take meanwhile asks nobody, as there is room on the GPU, and who comes back must be
-  // able to change places with them. Any thread.
+  // as much as any function may come to hold, `most_held` (of a GPU that has so much, by the
+  // limits): what others take meanwhile asks nobody, as there is room on the GPU, and who comes
+  // back must be able to change places with them. Any thread.
   void ask_idle(std::span<const uint64_t> gpu_bytes);
   // How many functions there are.
   uint32_t functions() const;

@@ -127,8 +127,7 @@ bool Residency::serve() {
 // left of it does.
 void Residency::serve_idle(const Evictor::Wanted& wanted) {
   const auto works = [&] { return hooks_.stop() || hooks_.has_record(); };
-  if (!works() && quiet_ns(now_ns()) >= evictor_->options().idle_ns && !waits_ &&
-      hooks_.at_rest())
+  if (!works() && quiet_ns(now_ns()) >= evictor_->options().idle_ns && !waits_ && hooks_.at_rest())
     (void)move_out(wanted, works);
   evictor_->answered_idle(*member_, wanted.gpu);
 }
@@ -182,8 +181,7 @@ uint64_t Residency::move_out(const Evictor::Wanted& wanted, const std::function<
   std::vector<uint64_t> sizes;
   sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
-  const uint64_t moved =
-      move_out(gpu, blocks, policies::choose_blocks(sizes, wanted.bytes), stop);
+  const uint64_t moved = move_out(gpu, blocks, policies::choose_blocks(sizes, wanted.bytes), stop);
   if (moved == 0) return 0;
   counts_.evicted_bytes.fetch_add(moved, std::memory_order_relaxed);
   evictor_->note(*member_, gpu, moved, now_ns() - begin, false, wanted.why);

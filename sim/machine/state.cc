@@ -138,7 +138,8 @@ Accessor accessor_of(const Context& context, bool dma) {
   return {context.device->ordinal, owner.peers.load(std::memory_order_relaxed), dma};
 }
 
-// A look at all of them costs much beside thousands of streams that are made or destroyed one by one.
+// A look at all of them costs much beside thousands of streams that are made or destroyed one by
+// one.
 void drop_drained_lanes(Context* context) {
   constexpr size_t kFew = 16;
   if (context->lanes.size() <= 2 * context->streams.size() + kFew) return;

@@ -42,10 +42,10 @@ struct Fake {
   std::map<CUstream, CUcontext> context;
   std::map<CUevent, CUcontext> recorded_in;
   std::set<CUevent> pending;
-  std::set<CUcontext> dead;             // every question about its events fails
-  std::map<CUcontext, int> link_fails;  // after so many copies over the link
+  std::set<CUcontext> dead;                              // every question about its events fails
+  std::map<CUcontext, int> link_fails;                   // after so many copies over the link
   std::map<CUcontext, std::vector<uint64_t>> over_link;  // bytes of copies, in their order
-  int peer_fails = -1;                  // after so many copies between GPUs; -1: never
+  int peer_fails = -1;  // after so many copies between GPUs; -1: never
   bool no_memory = false;
 } g;
 
@@ -452,7 +452,8 @@ TEST_F(WideCopiesTest, ANeighboursSmallCopyHoldsOtherPathsUp) {
     some(20);
     ASSERT_FALSE(job->over());
     const auto small = small_copy(up);
-    const uint64_t there = g.over_link[context_of(2)].size(), own = g.over_link[context_of(0)].size();
+    const uint64_t there = g.over_link[context_of(2)].size(),
+                   own = g.over_link[context_of(0)].size();
     for (int i = 0; i < 100; ++i) {
       turns();
       (void)work(context_of(1));
