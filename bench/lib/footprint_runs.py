@@ -7,10 +7,12 @@ is in use then counts. A proxy holds freed memory ready for ten seconds that nob
 waited for, as the functions are idle, and what it had come to is told apart.
 
 Then each answers a request in turn, and at once another one: what the first costs more is what
-waking up takes, where memory of idle functions leaves the GPU (figures.IDLE_AWAY) its way back as well.
+waking up takes, where memory of idle functions leaves the GPU (figures.IDLE_AWAY) its way back as
+well.
 
-values: gpu_bytes, grow_s, first and again (latencies of these answers); in Tube's arms ready_bytes (idle memory when the copies had just run) and
-parts (bytes that the proxy counts as its context's, code's, functions' and idle ones' afterwards).
+values: gpu_bytes, grow_s, first and again (latencies of these answers); in Tube's arms ready_bytes
+(idle memory when the copies had just run) and parts (bytes that the proxy counts as its context's,
+code's, functions' and idle ones' afterwards).
 """
 import time
 

@@ -108,8 +108,9 @@ void WideCopy::look_at_lenders(const LendsOf& lends) {
   uint32_t going = 0;
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     CopyPath& path = *paths_[i];
-    const bool may = path.direct() || (later >> i & 1) == 0;
-    const bool goes = may && (path.direct() || path.closed() || later == 0 || going < plan_.beside);
+    const bool asked = (later >> i & 1) != 0;  // to stand back
+    const bool goes =
+        path.direct() || (!asked && (path.closed() || later == 0 || going < plan_.beside));
     pieces_.hold(path.number(), !goes);
     path.hold(!goes);
     held_ = held_ || !goes;

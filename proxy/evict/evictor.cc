@@ -83,11 +83,11 @@ std::optional<Evictor::Wanted> Evictor::wanted(Member& member) {
   return Wanted{gpu, bytes, "for " + queue.front()->who->name_, false};
 }
 
-void Evictor::answered(Member& member, uint32_t gpu, uint64_t until_ns) {
+void Evictor::answered(Member& member, const Wanted& wanted, uint64_t until_ns) {
   std::lock_guard lock(mutex_);
-  member.wanted_.erase(gpu);
+  member.wanted_.erase(wanted.gpu);
   if (member.wanted_.empty()) member.asked_.store(false, std::memory_order_relaxed);
-  member.not_before_ns_ = until_ns;
+  (wanted.idle ? member.idle_again_ns_ : member.not_before_ns_) = until_ns;
   ++changes_;
   changed_.notify_all();
 }
@@ -157,18 +157,14 @@ void Evictor::ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint
       now_ns() < member->idle_again_ns_ ||
       !policies::host_room_for_allocation(used, bytes.there, most_held, arena_.most_bytes()))
     return;
-  member->wanted_[gpu] = bytes.there + bytes.promised;
-  member->asked_.store(true, std::memory_order_relaxed);
-  member->wake_();
+  want(*member, gpu, bytes.there + bytes.promised);
 }
 
-void Evictor::answered_idle(Member& member, uint32_t gpu) {
-  std::lock_guard lock(mutex_);
-  member.wanted_.erase(gpu);
-  if (member.wanted_.empty()) member.asked_.store(false, std::memory_order_relaxed);
-  member.idle_again_ns_ = now_ns() + options_.idle_ns;
-  ++changes_;
-  changed_.notify_all();
+// mutex_ held.
+void Evictor::want(Member& member, uint32_t gpu, uint64_t bytes) {
+  member.wanted_[gpu] = bytes;
+  member.asked_.store(true, std::memory_order_relaxed);
+  member.wake_();
 }
 
 Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) const {
@@ -256,9 +252,7 @@ bool Evictor::ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t 
        policies::choose_evictions(options_.order, all.able, missing, all.largest, now_ns())) {
     for (const auto& member : members_) {
       if (member->session_ != share.function || share.awaited) continue;
-      member->wanted_[gpu] = share.bytes;
-      member->asked_.store(true, std::memory_order_relaxed);
-      member->wake_();
+      want(*member, gpu, share.bytes);
     }
   }
   return true;

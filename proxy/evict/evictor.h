@@ -129,10 +129,9 @@ class Evictor {
   };
   // What it is asked for. Nothing: nobody wants it any more.
   std::optional<Wanted> wanted(Member& member);
-  // It has moved memory, or cannot; `until_ns`: it is not to be asked again before.
-  void answered(Member& member, uint32_t gpu, uint64_t until_ns);
-  // The same to its idleness: for as long again it is not asked for that.
-  void answered_idle(Member& member, uint32_t gpu);
+  // It has moved what it was asked for, or cannot; `until_ns`: it is not to be asked again before,
+  // for its idleness, or by others.
+  void answered(Member& member, const Wanted& wanted, uint64_t until_ns);
   // It moves memory off the GPU until `moves` is false: nobody who waits gives up meanwhile.
   void moving(uint32_t gpu, bool moves);
   // Some memory is free.
@@ -197,6 +196,7 @@ class Evictor {
   bool still(uint32_t gpu, uint64_t seen) const;
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
   void ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint64_t most_held);
+  void want(Member& member, uint32_t gpu, uint64_t bytes);
   bool is_first(uint32_t gpu, Ticket& ticket);
   void rotate(uint32_t gpu, Ticket& ticket);
   void withdraw(uint32_t gpu);

@@ -1,14 +1,12 @@
 #include "proxy/evict/host_ahead.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "policies/memory/host_ahead.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 #include "proxy/evict/evictor.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/host_budget.h"
@@ -22,13 +20,8 @@ constexpr std::chrono::milliseconds kLook{100};
 
 void HostAhead::start() {
   if (!evictor_.on()) return;
-  (void)contained("the thread that makes host memory ahead", [this] {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-ahead");
-      while (!contained("the thread that makes host memory ahead", [this] { run(); })) {
-      }
-    });
-  });
+  thread_ =
+      contained_thread("tube-ahead", "the thread that makes host memory ahead", [this] { run(); });
 }
 
 void HostAhead::close() {

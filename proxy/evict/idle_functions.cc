@@ -1,12 +1,10 @@
 #include "proxy/evict/idle_functions.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <vector>
 
 #include "policies/memory/eviction.h"
-#include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 #include "proxy/evict/evictor.h"
 #include "proxy/gpu/gpus.h"
 
@@ -14,13 +12,8 @@ namespace tube::proxy {
 
 void IdleFunctions::start() {
   if (!evictor_.on() || evictor_.options().idle_ns == 0) return;
-  (void)contained("the thread that looks for idle functions", [this] {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-idle");
-      while (!contained("the thread that looks for idle functions", [this] { run(); })) {
-      }
-    });
-  });
+  thread_ =
+      contained_thread("tube-idle", "the thread that looks for idle functions", [this] { run(); });
 }
 
 void IdleFunctions::close() {

@@ -114,12 +114,12 @@ bool Residency::serve() {
   if (!idle && how == policies::Leave::kDrained) idle = drain(now + kDrainNs);
   if (!idle) {
     pause_ns_ = std::clamp(2 * pause_ns_, kLeastPauseNs, kMostPauseNs);
-    evictor_->answered(*member_, wanted->gpu, now_ns() + pause_ns_);
+    evictor_->answered(*member_, *wanted, now_ns() + pause_ns_);
     return false;
   }
   pause_ns_ = 0;
   const uint64_t moved = move_out(*wanted, hooks_.stop);
-  evictor_->answered(*member_, wanted->gpu, moved != 0 ? 0 : now_ns() + kMostPauseNs);
+  evictor_->answered(*member_, *wanted, moved != 0 ? 0 : now_ns() + kMostPauseNs);
   return moved != 0;
 }
 
@@ -129,7 +129,7 @@ void Residency::serve_idle(const Evictor::Wanted& wanted) {
   const auto works = [&] { return hooks_.stop() || hooks_.has_record(); };
   if (!works() && quiet_ns(now_ns()) >= evictor_->options().idle_ns && !waits_ && hooks_.at_rest())
     (void)move_out(wanted, works);
-  evictor_->answered_idle(*member_, wanted.gpu);
+  evictor_->answered(*member_, wanted, now_ns() + evictor_->options().idle_ns);
 }
 
 bool Residency::drain(uint64_t end_ns) {

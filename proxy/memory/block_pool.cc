@@ -1,14 +1,12 @@
 #include "proxy/memory/block_pool.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/scope_guard.h"
-#include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"
 
@@ -35,13 +33,8 @@ BlockPool::~BlockPool() { close(); }
 
 void BlockPool::start() {
   if (allowed_bytes_ == 0) return;
-  (void)contained("the thread that holds GPU memory ready", [this] {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-pool");
-      while (!contained("the thread that holds GPU memory ready", [this] { run(); })) {
-      }
-    });
-  });
+  thread_ =
+      contained_thread("tube-pool", "the thread that holds GPU memory ready", [this] { run(); });
 }
 
 void BlockPool::close() {

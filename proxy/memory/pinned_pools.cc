@@ -1,7 +1,5 @@
 #include "proxy/memory/pinned_pools.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -30,13 +29,8 @@ PinnedPools::~PinnedPools() { close(); }
 void PinnedPools::start() {
   if (budget_.total_bytes == 0) return;
   // Without the thread every request makes its own, and nothing is used again.
-  (void)contained("the thread that prepares pinned memory", [this] {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-pinned");
-      while (!contained("the thread that prepares pinned memory", [this] { run(); })) {
-      }
-    });
-  });
+  thread_ =
+      contained_thread("tube-pinned", "the thread that prepares pinned memory", [this] { run(); });
 }
 
 void PinnedPools::close() {

@@ -1,6 +1,5 @@
 #include "proxy/memory/spare_segments.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/host_budget.h"
 
@@ -68,13 +68,8 @@ void SpareSegments::close() {
 void SpareSegments::start() {
   if (fewest_ == 0) return;
   // Without the thread every function makes its own.
-  (void)contained("the thread that prepares shared memory", [this] {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-spares");
-      while (!contained("the thread that prepares shared memory", [this] { run(); })) {
-      }
-    });
-  });
+  thread_ =
+      contained_thread("tube-spares", "the thread that prepares shared memory", [this] { run(); });
 }
 
 CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment,

@@ -1,14 +1,12 @@
 #include "proxy/server/watchdog.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "proxy/common/contained.h"
+#include "proxy/common/contained_thread.h"
 
 namespace tube::proxy {
 
@@ -44,13 +42,8 @@ void Watchdog::wake() {
   }
   changed_.notify_all();
   if (thread_.joinable()) return;
-  (void)contained("the watchdog", [this] {  // without it nobody tells
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tube-watchdog");
-      while (!contained("the watchdog", [this] { run(); })) {
-      }
-    });
-  });
+  // Without it nobody tells.
+  thread_ = contained_thread("tube-watchdog", "the watchdog", [this] { run(); });
 }
 
 void Watchdog::close() {
