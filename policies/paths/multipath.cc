@@ -38,6 +38,10 @@ void Multipath::set_needs(uint32_t link, HostWay way, uint64_t bytes_per_s) {
   if (link < links_.count) links_.link[link].needed_bytes_per_s[index(way)] = bytes_per_s;
 }
 
+void Multipath::set_filled(uint32_t link, HostWay way, bool filled) {
+  if (link < links_.count) links_.link[link].filled[index(way)] = filled;
+}
+
 void Multipath::set_usable(uint32_t link, bool usable) {
   if (link < links_.count) links_.link[link].usable = usable;
 }
@@ -55,6 +59,7 @@ uint64_t Multipath::spare(uint32_t link, HostWay way) const {
 
 bool Multipath::may_help(uint32_t link, HostWay way) const {
   if (link >= links_.count || !links_.link[link].usable) return false;
+  if (links_.link[link].filled[index(way)]) return false;
   const uint64_t alone = links_.link[link].alone_bytes_per_s[index(way)];
   return spare(link, way) >= std::max<uint64_t>(alone / options_.least_gain_part, 1);
 }

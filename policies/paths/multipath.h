@@ -7,7 +7,8 @@
 // of links follows what was measured:
 //
 //   - A neighbour lends what its link carries beyond what its own functions need, never more than
-//     reaches the GPU over NVLink, and no more than its PCIe switch has left.
+//     reaches the GPU over NVLink, and no more than its PCIe switch has left. While large copies
+//     of its own fill the link it lends nothing: each would only make the other late.
 //   - All links together carry what so many links at once were measured to. A link that others
 //     need must still get its need when all share evenly.
 //   - A further link must add at least an eighth of what it carries itself.
@@ -39,6 +40,7 @@ struct HostLink {
   uint32_t pcie_switch = 0;
   uint64_t alone_bytes_per_s[kHostWays] = {};   // measured while nobody else copies
   uint64_t needed_bytes_per_s[kHostWays] = {};  // its own GPU's functions' rates together
+  bool filled[kHostWays] = {};                  // by its own GPU's functions' large copies
 };
 
 struct HostLinks {
@@ -90,6 +92,7 @@ class Multipath {
   // False: the neighbour's link has to be taken back from copies that it helps.
   bool may_help(uint32_t link, HostWay way) const;
   void set_needs(uint32_t link, HostWay way, uint64_t bytes_per_s);
+  void set_filled(uint32_t link, HostWay way, bool filled);
   void set_usable(uint32_t link, bool usable);
   // What the link was seen to carry while nobody else copied.
   void set_alone(uint32_t link, HostWay way, uint64_t bytes_per_s);

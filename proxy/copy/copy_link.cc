@@ -72,6 +72,7 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
+    direct_large_ = direct_large_ || ask.bytes > kMostSmall;
     if (is_small(ask.bytes)) {
       direct_small_ = true;
       small_came();
@@ -139,7 +140,7 @@ void CopyLink::take_back(LaneJob& job) {
   (void)share_.remove(job.number_);
   note_busy();
   changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
-  small_went(job);
+  went(job);
   note_busy();
   for (CUevent* event : {&job.copy_.before, &job.end_})
     if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
@@ -187,7 +188,7 @@ void CopyLink::reap_chunks() {
     events_.push_back(chunks_.front().end);
     --chunks_.front().job->in_flight_;
     const uint64_t bytes = chunks_.front().bytes;
-    if (LaneJob& job = *chunks_.front().job; job.over() && job.in_flight_ == 0) small_went(job);
+    if (LaneJob& job = *chunks_.front().job; job.over() && job.in_flight_ == 0) went(job);
     chunks_.pop_front();
     chunk_bytes_ -= bytes;
     measure(bytes);
@@ -216,8 +217,9 @@ void CopyLink::reap_direct() {
   note_busy();
 }
 
-void CopyLink::small_went(LaneJob& job) {
+void CopyLink::went(LaneJob& job) {
   if (std::exchange(job.small_, false)) --small_jobs_;
+  if (std::exchange(job.large_, false)) --large_jobs_;
 }
 
 void CopyLink::make_ready() {
@@ -225,6 +227,8 @@ void CopyLink::make_ready() {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
     job->ready_ = true;
     job->small_ = !job->copy_.part && is_small(job->copy_.bytes);
+    job->large_ = !job->copy_.part && job->copy_.bytes > kMostSmall;
+    if (job->large_) ++large_jobs_;
     if (job->small_) {
       ++small_jobs_;
       small_came();
@@ -378,7 +382,7 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
       job.error_ = error;
       job.end_ = job_end;
       std::erase(jobs_, piece.job);
-      if (job.in_flight_ == 0) small_went(job);
+      if (job.in_flight_ == 0) went(job);
       (void)share_.remove(job.number_);
       told = std::exchange(job.copy_.told, nullptr);
       // Before the session may hear of it: take_back() finds it over, or waits for us.

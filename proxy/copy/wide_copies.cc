@@ -81,6 +81,9 @@ bool WideCopies::plan(uint32_t gpu, bool to_gpu, uint64_t bytes, HostPlan* plan)
   if (old) take_stock();
   const HostWay way = to_gpu ? HostWay::kUp : HostWay::kDown;
   std::lock_guard lock(mutex_);
+  const uint32_t filled = filled_[static_cast<uint32_t>(way)].load(std::memory_order_relaxed);
+  for (uint32_t other = 0; other < std::min(gpus_.count(), policies::kMaxHostLinks); ++other)
+    paths_.set_filled(other, way, (filled >> other & 1) != 0 || link_(other, to_gpu).filled());
   *plan = paths_.plan(gpu, way, bytes);
   if (plan->count > 1) return true;
   ++counts_.one_link;
@@ -146,10 +149,28 @@ void WideCopies::look_at_small() {
       stood_back_for_ |= 1u << gpu;
 }
 
+// By those of this turn, and for a moment after the last one.
+void WideCopies::look_at_large() {
+  for (const auto& copy : under_way_)
+    if (copy->began())
+      filled_ns_[static_cast<uint32_t>(copy->plan().way)][copy->plan().path[0].gpu] = used_ns_;
+  for (uint32_t way = 0; way < policies::kHostWays; ++way) {
+    uint32_t filled = 0;
+    for (uint32_t gpu = 0; gpu < std::min(gpus_.count(), policies::kMaxHostLinks); ++gpu) {
+      uint64_t& last = filled_ns_[way][gpu];
+      if (link_(gpu, kWays[way] == HostWay::kUp).filled()) last = used_ns_;
+      if (last != 0 && used_ns_ - last < options_.fills_ns) filled |= 1u << gpu;
+    }
+    filled_[way].store(filled, std::memory_order_relaxed);
+  }
+}
+
 WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu) const {
   if ((stood_back_for_ >> gpu & 1) != 0) return WideCopy::Lends::kLater;
   const auto way = static_cast<uint32_t>(copy.plan().way);
-  const bool lends = (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
+  const uint32_t lending =
+      lending_[way].load(std::memory_order_relaxed) & ~filled_[way].load(std::memory_order_relaxed);
+  const bool lends = (lending >> gpu & 1) != 0;
   return lends ? WideCopy::Lends::kYes : WideCopy::Lends::kNo;
 }
 
@@ -158,9 +179,13 @@ CopyLink::Turn WideCopies::turn() {
     std::lock_guard lock(mutex_);
     under_way_.splice(under_way_.end(), came_);
   }
-  if (under_way_.empty()) return CopyLink::Turn::kIdle;
+  if (under_way_.empty()) {
+    for (auto& filled : filled_) filled.store(0, std::memory_order_relaxed);
+    return CopyLink::Turn::kIdle;
+  }
   used_ns_ = now_ns();
   look_at_small();
+  look_at_large();
   ahead_.clear();
   auto all = CopyLink::Turn::kWaits;
   for (auto it = under_way_.begin(); it != under_way_.end();) {

@@ -13,7 +13,8 @@
 // there, beside which those who have them come first. While a small copy of the neighbour's own
 // functions moves, either way, nothing is sent over its link, and no more over the others' than
 // leaves it the host's memory; where there was one lately pieces are small and few under way,
-// because these have to end first.
+// because these have to end first. While its large ones move, nothing goes over its link the same
+// way: where all GPUs copy each keeps to its own.
 //
 // A proxy with one GPU has none of this.
 #pragma once
@@ -55,6 +56,9 @@ class WideCopies {
     // How long a neighbour's small copies may hold others' pieces up at once (twice what one takes
     // beside them), and for how long after the last one these are small.
     uint64_t hold_ns = 1'000'000, hurry_ns = 100'000'000;
+    // For how long after its own large copies a neighbour's link is left to it: the next one comes
+    // soon, or none.
+    uint64_t fills_ns = 1'000'000;
   };
   WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
              const policies::HostLinks& links, const Options& options);
@@ -98,6 +102,7 @@ class WideCopies {
   CopyLink::Small small_on(uint32_t gpu) const;
   bool hurry(const policies::HostPlan& plan) const;
   void look_at_small();
+  void look_at_large();
   WideCopy::Lends lends(const WideCopy& copy, uint32_t gpu) const;
 
   Gpus& gpus_;
@@ -106,9 +111,11 @@ class WideCopies {
   RelayBuffers buffers_;
   PathTools tools_;
   std::atomic<uint32_t> lending_[policies::kHostWays] = {};  // a bit for each link that may help
-  std::atomic<bool> fresh_{false};                           // something came
-  uint64_t used_ns_ = 0;      // the pacing thread's: when something was under way last
-  mutable std::mutex mutex_;  // before no other: links are asked without it
+  // A bit for each link, by copies of its own that go over several.
+  std::atomic<uint32_t> filled_[policies::kHostWays] = {};
+  std::atomic<bool> fresh_{false};  // something came
+  uint64_t used_ns_ = 0;            // the pacing thread's: when something was under way last
+  mutable std::mutex mutex_;        // before no other: links are asked without it
   std::condition_variable changed_;
   policies::Multipath paths_;
   uint64_t stock_ns_ = 0;  // when needs were looked at
@@ -119,6 +126,7 @@ class WideCopies {
   std::vector<const WideCopy*> ahead_;
   policies::StandBack stand_back_[policies::kMaxHostLinks];
   uint32_t stood_back_for_ = 0;  // a bit for each GPU, in this turn
+  uint64_t filled_ns_[policies::kHostWays][policies::kMaxHostLinks] = {};  // when last
   Counts counts_;
 };
 

@@ -42,6 +42,8 @@ class WideCopy {
   // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
   // stream.
   State turn(const LendsOf& lends, Ahead ahead);
+  // Its client's stream has come to it.
+  bool began() const { return began_; }
   // It has begun and has pieces that wait: its function's later copies over the same link stand
   // behind it.
   bool has_more() const;

@@ -93,8 +93,9 @@ class Wide(unittest.TestCase):
     def test_all_bytes_of_copies_over_four_links(self):
         self.all_bytes(4)
 
-    def test_functions_of_both_gpus_at_once(self):
-        proxy = self.proxy(2, 2)
+    def test_functions_of_two_gpus_at_once(self):
+        """The links of the others are lent to both."""
+        proxy = self.proxy(4, 2)
         clients = [Client(self, proxy, "pinned", 20 * MIB + 4097 * i, i, i % 2) for i in range(4)]
         for what in "up", "down", "up", "down":
             for client in clients:

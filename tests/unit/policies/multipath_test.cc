@@ -129,6 +129,21 @@ TEST(Multipath, AnOwnersRateIsLeftToIt) {
   EXPECT_TRUE(m.may_help(4, kUp));
 }
 
+// Each keeps to its own link where all have large copies; two of eight share the six others.
+TEST(Multipath, ALinkThatItsOwnersFillLendsNothing) {
+  Multipath m(h200());
+  m.set_filled(0, kUp, true);
+  m.set_filled(1, kUp, true);
+  const HostPlan plan = m.plan(0, kUp, kGiB);
+  EXPECT_GE(plan.count, 3u);
+  for (uint32_t i = 1; i < plan.count; ++i) EXPECT_NE(plan.path[i].gpu, 1u);
+  EXPECT_TRUE(m.may_help(1, kDown)) << "the other direction is free";
+  for (uint32_t link = 2; link < 8; ++link) m.set_filled(link, kUp, true);
+  EXPECT_EQ(m.plan(0, kUp, kGiB).count, 1u);
+  m.set_filled(5, kUp, false);
+  EXPECT_EQ(m.plan(0, kUp, kGiB).path[1].gpu, 5u);
+}
+
 TEST(Multipath, ALinkThatMayNotBeUsedDoesNotHelp) {
   Multipath m(h200());
   for (uint32_t link = 1; link < 7; ++link) m.set_usable(link, false);

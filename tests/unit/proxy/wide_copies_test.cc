@@ -473,6 +473,32 @@ TEST_F(WideCopiesTest, ANeighboursSmallCopyHoldsOtherPathsUp) {
     EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), 2 * kMiB);
 }
 
+TEST_F(WideCopiesTest, EachKeepsToItsLinkWhereAllHaveLargeCopies) {
+  start({.most = kGpus, .always = true, .fills_ns = UINT64_MAX});
+  const uint64_t bytes = 120 * kMiB;
+  std::vector<std::vector<unsigned char>> memory(2 * kGpus, std::vector<unsigned char>(bytes));
+  std::vector<std::shared_ptr<LaneJob>> jobs;
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
+    for (uint64_t i = 0; i < bytes; i += 8) memory[gpu][i] = static_cast<unsigned char>(random());
+    jobs.push_back(
+        link(gpu, true).add({.dst = reinterpret_cast<CUdeviceptr>(memory[kGpus + gpu].data()),
+                             .src = reinterpret_cast<CUdeviceptr>(memory[gpu].data()),
+                             .bytes = bytes,
+                             .function = 7 + gpu}));
+    some(20);
+    ASSERT_FALSE(jobs[0]->over());
+  }
+  EXPECT_GT(wide->counts().one_link, 0u) << "the last one finds no link that is free";
+  while (!std::all_of(jobs.begin(), jobs.end(), [](const auto& job) { return job->over(); }))
+    some(1);
+  finish_all();
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
+    EXPECT_TRUE(memory[gpu] == memory[kGpus + gpu]);
+    if (jobs[gpu]->end() != nullptr) link(gpu, true).give(jobs[gpu]->end());
+  }
+  EXPECT_GE(wide->counts().taken_paths, 3u) << "two of the first one's, one of the second's";
+}
+
 TEST_F(WideCopiesTest, ALinkIsTakenBackInTheMiddle) {
   const auto job = copy(0, true, 120 * kMiB);
   some(20);
