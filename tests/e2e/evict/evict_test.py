@@ -217,6 +217,15 @@ class Evict(unittest.TestCase):
         self.assertEqual(two.take(84, 6), OUT_OF_MEMORY)
         self.check_turns(proxy, (one, two), 1)
 
+    def test_a_block_that_could_not_change_places_is_out_of_memory(self):
+        """It would go in one piece, for which host memory has no room beside what left for it."""
+        proxy = self.proxy(TUBE_EVICT_HOST="120M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(60, 4), "0")
+        self.assertEqual(two.take(96), OUT_OF_MEMORY)
+        self.assertEqual(two.take(96, 6), "0", proxy.log_tail())
+        self.check_turns(proxy, (one, two), 2)
+
     def test_limits_go_down_and_up(self):
         proxy = self.proxy("--memory", "100M", memory="1G")
         one, two = Function(self, proxy), Function(self, proxy)
