@@ -72,7 +72,6 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
-    direct_large_ = direct_large_ || ask.bytes > kMostSmall;
     if (is_small(ask.bytes)) {
       direct_small_ = true;
       small_came();
@@ -219,7 +218,14 @@ void CopyLink::reap_direct() {
 
 void CopyLink::went(LaneJob& job) {
   if (std::exchange(job.small_, false)) --small_jobs_;
-  if (std::exchange(job.large_, false)) --large_jobs_;
+  if (!std::exchange(job.large_, false)) return;
+  --large_jobs_;
+  large_went_ns_.store(now_ns(), std::memory_order_relaxed);
+}
+
+// Pieces of a wide copy count as a whole where they are the link's own functions'.
+bool CopyLink::is_large(const LaneCopy& copy) {
+  return copy.part ? !WideCopies::is_guest(copy.function) : copy.bytes > kMostSmall;
 }
 
 void CopyLink::make_ready() {
@@ -227,7 +233,7 @@ void CopyLink::make_ready() {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
     job->ready_ = true;
     job->small_ = !job->copy_.part && is_small(job->copy_.bytes);
-    job->large_ = !job->copy_.part && job->copy_.bytes > kMostSmall;
+    job->large_ = is_large(job->copy_);
     if (job->large_) ++large_jobs_;
     if (job->small_) {
       ++small_jobs_;

@@ -80,7 +80,8 @@ class LaneJob {
   uint64_t rows_ = 0;       // of a region, that were sent
   uint32_t in_flight_ = 0;  // chunks
   bool ready_ = false;
-  bool small_ = false, large_ = false;  // counted in its link's small_jobs_, large_jobs_
+  bool small_ = false;  // counted in its link's small_jobs_
+  bool large_ = false;  // counted in its link's large_jobs_
   std::atomic<bool> over_{false};
   CUresult error_ = CUDA_SUCCESS;
   CUevent end_ = nullptr;
@@ -129,9 +130,13 @@ class CopyLink {
   Small small() const {
     return {small_.load(std::memory_order_relaxed), small_came_ns_.load(std::memory_order_relaxed)};
   }
-  // Whether longer copies of the link's own functions fill it, those apart that go over several
-  // links. Any thread; a moment old, with the bounds of small().
-  bool filled() const { return filled_.load(std::memory_order_relaxed); }
+  // Whether longer copies of the link's own functions fill it, through the lane, or did in the
+  // last `lately_ns`. What goes directly is short. Any thread; a moment old.
+  bool filled(uint64_t now_ns, uint64_t lately_ns) const {
+    const uint64_t went = large_went_ns_.load(std::memory_order_relaxed);
+    return large_.load(std::memory_order_relaxed) ||
+           (went != 0 && now_ns >= went && now_ns - went < lately_ns);
+  }
   // Whether the lane has copies. Any thread; a moment old.
   bool lane_busy() const { return lane_busy_.load(std::memory_order_relaxed); }
   // Whether the link is not this stream's alone. Any thread; a moment old.
@@ -205,10 +210,11 @@ class CopyLink {
     lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
     const bool direct = claims_ != 0 || !direct_.empty();
     direct_user_.store(direct ? direct_stream_ : nullptr, std::memory_order_relaxed);
-    if (!direct) direct_small_ = direct_large_ = false;
+    if (!direct) direct_small_ = false;
     small_.store(small_jobs_ != 0 || direct_small_, std::memory_order_relaxed);
-    filled_.store(large_jobs_ != 0 || direct_large_, std::memory_order_relaxed);
+    large_.store(large_jobs_ != 0, std::memory_order_relaxed);
   }
+  static bool is_large(const LaneCopy& copy);
   static bool is_small(uint64_t bytes) { return bytes >= kLeastSmall && bytes <= kMostSmall; }
   void small_came() { small_came_ns_.store(now_ns(), std::memory_order_relaxed); }
   void went(LaneJob& job);
@@ -238,21 +244,21 @@ class CopyLink {
   LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};
   std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
-  std::atomic<bool> small_{false}, filled_{false};
-  std::atomic<uint64_t> small_came_ns_{0};
+  std::atomic<bool> small_{false}, large_{false};
+  std::atomic<uint64_t> small_came_ns_{0}, large_went_ns_{0};
   std::mutex mutex_;  // leaf: everything below
   std::condition_variable changed_;
   CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
-  // small(), or longer; ready, with bytes that have not arrived.
+  // small(), or what fills it; ready, with bytes that have not arrived.
   uint32_t small_jobs_ = 0, large_jobs_ = 0;
   std::deque<Chunk> chunks_;  // in flight, the oldest first
   uint64_t chunk_bytes_ = 0;  // of them all
   std::deque<Direct> direct_;
   CUstream direct_stream_ = nullptr;
   uint64_t direct_bytes_ = 0;
-  uint32_t claims_ = 0;                               // direct copies that are not marked yet
-  bool direct_small_ = false, direct_large_ = false;  // such came since there were none
+  uint32_t claims_ = 0;        // direct copies that are not marked yet
+  bool direct_small_ = false;  // a small() one came since there were none
   policies::LinkShare share_;
   LaneJob* submitting_ = nullptr;
   uint64_t made_ = 0;

@@ -61,6 +61,7 @@ void WideCopies::take_stock() {
     for (uint32_t way = 0; way < policies::kHostWays; ++way) {
       paths_.set_needs(gpu, kWays[way], seen[gpu].needed[way]);
       if (seen[gpu].alone[way] != 0) paths_.set_alone(gpu, kWays[way], seen[gpu].alone[way]);
+      paths_.set_filled(gpu, kWays[way], false);  // that is looked at for each copy
       if (paths_.may_help(gpu, kWays[way])) lending[way] |= 1u << gpu;
     }
   }
@@ -81,9 +82,8 @@ bool WideCopies::plan(uint32_t gpu, bool to_gpu, uint64_t bytes, HostPlan* plan)
   if (old) take_stock();
   const HostWay way = to_gpu ? HostWay::kUp : HostWay::kDown;
   std::lock_guard lock(mutex_);
-  const uint32_t filled = filled_[static_cast<uint32_t>(way)].load(std::memory_order_relaxed);
   for (uint32_t other = 0; other < std::min(gpus_.count(), policies::kMaxHostLinks); ++other)
-    paths_.set_filled(other, way, (filled >> other & 1) != 0 || link_(other, to_gpu).filled());
+    paths_.set_filled(other, way, filled(other, way, now));
   *plan = paths_.plan(gpu, way, bytes);
   if (plan->count > 1) return true;
   ++counts_.one_link;
@@ -127,6 +127,10 @@ void WideCopies::take_back(LaneJob& job) {
   changed_.wait(lock, [&] { return job.over(); });
 }
 
+bool WideCopies::filled(uint32_t gpu, HostWay way, uint64_t now_ns) const {
+  return link_(gpu, way == HostWay::kUp).filled(now_ns, options_.left_ns);
+}
+
 // Of either way: host memory is one.
 CopyLink::Small WideCopies::small_on(uint32_t gpu) const {
   const CopyLink::Small up = link_(gpu, true).small(), down = link_(gpu, false).small();
@@ -149,29 +153,23 @@ void WideCopies::look_at_small() {
       stood_back_for_ |= 1u << gpu;
 }
 
-// By those of this turn, and for a moment after the last one.
 void WideCopies::look_at_large() {
-  for (const auto& copy : under_way_)
-    if (copy->began())
-      filled_ns_[static_cast<uint32_t>(copy->plan().way)][copy->plan().path[0].gpu] = used_ns_;
   for (uint32_t way = 0; way < policies::kHostWays; ++way) {
-    uint32_t filled = 0;
     for (uint32_t gpu = 0; gpu < std::min(gpus_.count(), policies::kMaxHostLinks); ++gpu) {
-      uint64_t& last = filled_ns_[way][gpu];
-      if (link_(gpu, kWays[way] == HostWay::kUp).filled()) last = used_ns_;
-      if (last != 0 && used_ns_ - last < options_.fills_ns) filled |= 1u << gpu;
+      uint64_t& since = filled_since_ns_[way][gpu];
+      if (!filled(gpu, kWays[way], used_ns_)) since = 0;
+      else if (since == 0) since = used_ns_;
     }
-    filled_[way].store(filled, std::memory_order_relaxed);
   }
 }
 
 WideCopy::Lends WideCopies::lends(const WideCopy& copy, uint32_t gpu) const {
   if ((stood_back_for_ >> gpu & 1) != 0) return WideCopy::Lends::kLater;
   const auto way = static_cast<uint32_t>(copy.plan().way);
-  const uint32_t lending =
-      lending_[way].load(std::memory_order_relaxed) & ~filled_[way].load(std::memory_order_relaxed);
-  const bool lends = (lending >> gpu & 1) != 0;
-  return lends ? WideCopy::Lends::kYes : WideCopy::Lends::kNo;
+  const bool lends = (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
+  const uint64_t since = filled_since_ns_[way][gpu];
+  if (!lends || (since != 0 && used_ns_ - since >= options_.filled_ns)) return WideCopy::Lends::kNo;
+  return since != 0 ? WideCopy::Lends::kFilled : WideCopy::Lends::kYes;
 }
 
 CopyLink::Turn WideCopies::turn() {
@@ -179,10 +177,7 @@ CopyLink::Turn WideCopies::turn() {
     std::lock_guard lock(mutex_);
     under_way_.splice(under_way_.end(), came_);
   }
-  if (under_way_.empty()) {
-    for (auto& filled : filled_) filled.store(0, std::memory_order_relaxed);
-    return CopyLink::Turn::kIdle;
-  }
+  if (under_way_.empty()) return CopyLink::Turn::kIdle;
   used_ns_ = now_ns();
   look_at_small();
   look_at_large();

@@ -57,8 +57,8 @@ class WideCopies {
     // beside them), and for how long after the last one these are small.
     uint64_t hold_ns = 1'000'000, hurry_ns = 100'000'000;
     // For how long after its own large copies a neighbour's link is left to it: the next one comes
-    // soon, or none.
-    uint64_t fills_ns = 1'000'000;
+    // soon, or none. And after how long of them others' copies do without it for good.
+    uint64_t left_ns = 1'000'000, filled_ns = 4'000'000;
   };
   WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
              const policies::HostLinks& links, const Options& options);
@@ -69,6 +69,7 @@ class WideCopies {
 
   // The function's name on other GPUs' links.
   static uint64_t guest(uint64_t function) { return function | uint64_t{1} << 63; }
+  static bool is_guest(uint64_t function) { return function >> 63 != 0; }
 
   // ---- sessions, by way of CopyLink
   // nullptr: the copy is its link's. Else it has been taken over; wake the pacing thread.
@@ -99,6 +100,7 @@ class WideCopies {
   bool plan(uint32_t gpu, bool to_gpu, uint64_t bytes, policies::HostPlan* plan);
   void take_stock();
   void over(const std::shared_ptr<WideCopy>& copy);
+  bool filled(uint32_t gpu, policies::HostWay way, uint64_t now_ns) const;
   CopyLink::Small small_on(uint32_t gpu) const;
   bool hurry(const policies::HostPlan& plan) const;
   void look_at_small();
@@ -111,11 +113,9 @@ class WideCopies {
   RelayBuffers buffers_;
   PathTools tools_;
   std::atomic<uint32_t> lending_[policies::kHostWays] = {};  // a bit for each link that may help
-  // A bit for each link, by copies of its own that go over several.
-  std::atomic<uint32_t> filled_[policies::kHostWays] = {};
-  std::atomic<bool> fresh_{false};  // something came
-  uint64_t used_ns_ = 0;            // the pacing thread's: when something was under way last
-  mutable std::mutex mutex_;        // before no other: links are asked without it
+  std::atomic<bool> fresh_{false};                           // something came
+  uint64_t used_ns_ = 0;      // the pacing thread's: when something was under way last
+  mutable std::mutex mutex_;  // before no other: links are asked without it
   std::condition_variable changed_;
   policies::Multipath paths_;
   uint64_t stock_ns_ = 0;  // when needs were looked at
@@ -126,7 +126,8 @@ class WideCopies {
   std::vector<const WideCopy*> ahead_;
   policies::StandBack stand_back_[policies::kMaxHostLinks];
   uint32_t stood_back_for_ = 0;  // a bit for each GPU, in this turn
-  uint64_t filled_ns_[policies::kHostWays][policies::kMaxHostLinks] = {};  // when last
+  // Since when their own large copies fill the links; 0: they do not.
+  uint64_t filled_since_ns_[policies::kHostWays][policies::kMaxHostLinks] = {};
   Counts counts_;
 };
 

@@ -95,12 +95,13 @@ void WideCopy::compare_rates() {
 // Which neighbours' links help no more, and which stand still for now. What a closed path still has
 // to do stands back only for its own link's owner.
 void WideCopy::look_at_lenders(const LendsOf& lends) {
-  uint32_t later = 0;  // a bit for each path
+  uint32_t later = 0, filled = 0;  // a bit for each path
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     CopyPath& path = *paths_[i];
     if (path.direct()) continue;
     const Lends lent = lends(path.over());
     if (lent == Lends::kLater) later |= 1u << i;
+    if (lent == Lends::kFilled) filled |= 1u << i;
     if (path.closed() || (lent != Lends::kNo && !path.hopeless())) continue;
     ++taken_paths_;
     close(path);
@@ -108,7 +109,7 @@ void WideCopy::look_at_lenders(const LendsOf& lends) {
   uint32_t going = 0;
   for (uint32_t i = 0; i < paths_.size(); ++i) {
     CopyPath& path = *paths_[i];
-    const bool asked = (later >> i & 1) != 0;  // to stand back
+    const bool asked = ((later | filled) >> i & 1) != 0;  // to stand back
     const bool goes =
         path.direct() || (!asked && (path.closed() || later == 0 || going < plan_.beside));
     pieces_.hold(path.number(), !goes);

@@ -33,8 +33,8 @@ class WideCopy {
 
   enum class State : uint8_t { kWaits, kBusy, kOver };
   // Whether a neighbour's link may (still) help. kLater: a small copy of its own goes first, and
-  // beside that no more than plan().beside links of ours.
-  enum class Lends : uint8_t { kNo, kLater, kYes };
+  // beside that no more than plan().beside links of ours. kFilled: by a large one, for now.
+  enum class Lends : uint8_t { kNo, kLater, kFilled, kYes };
   using LendsOf = std::function<Lends(uint32_t gpu)>;
   // What a copy of its queue that goes before it still has to do. While that hands out pieces this
   // one sends none; while its last ones move, this one's time is not its own.
@@ -42,8 +42,6 @@ class WideCopy {
   // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
   // stream.
   State turn(const LendsOf& lends, Ahead ahead);
-  // Its client's stream has come to it.
-  bool began() const { return began_; }
   // It has begun and has pieces that wait: its function's later copies over the same link stand
   // behind it.
   bool has_more() const;

@@ -290,6 +290,27 @@ TEST_F(CopyLinkTest, WhatIsTakenBackIsNotSent) {
   EXPECT_TRUE(g.sent.empty());
 }
 
+TEST_F(CopyLinkTest, LargeCopiesOfItsOwnFillIt) {
+  EXPECT_FALSE(link.filled(now_ns(), UINT64_MAX));
+  LaneCopy guests = copy(1 | uint64_t{1} << 63, 16 * kMiB), pieces = copy(1, 2 * kMiB);
+  guests.part = pieces.part = true;
+  for (const LaneCopy& asked : {guests, copy(1, 8 * kMiB)}) {
+    const auto job = link.add(asked);
+    (void)link.turn();
+    EXPECT_FALSE(link.filled(now_ns(), UINT64_MAX));
+    take_back(*job);
+  }
+  for (const LaneCopy& asked : {pieces, copy(1, 9 * kMiB)}) {
+    const auto job = link.add(asked);
+    for (int i = 0; i < 2; ++i) (void)link.turn();
+    EXPECT_TRUE(link.filled(now_ns(), 0));
+    take_back(*job);
+    (void)link.turn();
+    EXPECT_FALSE(link.filled(now_ns(), 0));
+    EXPECT_TRUE(link.filled(now_ns(), UINT64_MAX)) << "lately";
+  }
+}
+
 TEST_F(CopyLinkTest, RunsOfTheHostGoEachByItself) {
   const auto runs = std::make_shared<const HostRuns>(
       HostRuns{{0x10000000, 3 * kMiB}, {0x20000000, kMiB}, {0x30000000, 16 * kMiB}});

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -473,8 +474,36 @@ TEST_F(WideCopiesTest, ANeighboursSmallCopyHoldsOtherPathsUp) {
     EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), 2 * kMiB);
 }
 
+TEST_F(WideCopiesTest, ANeighboursLargeCopyHasItsLinkForItself) {
+  start({.most = kGpus, .always = true, .left_ns = 0, .filled_ns = UINT64_MAX});
+  const auto job = copy(0, true, 240 * kMiB);
+  some(20);
+  std::vector<unsigned char> mine(12 * kMiB, 1), its(12 * kMiB);
+  const auto large = link(1, true).add({.dst = reinterpret_cast<CUdeviceptr>(its.data()),
+                                        .src = reinterpret_cast<CUdeviceptr>(mine.data()),
+                                        .bytes = mine.size(),
+                                        .function = 3});
+  const auto& over = g.over_link[context_of(1)];
+  const auto theirs = [&] { return std::accumulate(over.begin(), over.end(), uint64_t{0}); };
+  for (int i = 0; i < 4; ++i) turns();  // it is seen
+  const uint64_t before = theirs(), elsewhere = g.over_link[context_of(2)].size();
+  while (!large->over()) {
+    turns();
+    (void)work();
+  }
+  EXPECT_LE(theirs(), before + mine.size()) << "nothing else was sent";
+  EXPECT_GT(g.over_link[context_of(2)].size(), elsewhere) << "other paths go on";
+  finish_all();
+  link(1, true).give(large->end());
+  EXPECT_TRUE(mine == its);
+  expect_whole(*job);
+  EXPECT_GT(theirs(), before + mine.size()) << "it was lent again";
+  EXPECT_EQ(wide->counts().held, 1u);
+  EXPECT_EQ(wide->counts().taken_paths, 0u);
+}
+
 TEST_F(WideCopiesTest, EachKeepsToItsLinkWhereAllHaveLargeCopies) {
-  start({.most = kGpus, .always = true, .fills_ns = UINT64_MAX});
+  start({.most = kGpus, .always = true, .left_ns = UINT64_MAX, .filled_ns = 0});
   const uint64_t bytes = 120 * kMiB;
   std::vector<std::vector<unsigned char>> memory(2 * kGpus, std::vector<unsigned char>(bytes));
   std::vector<std::shared_ptr<LaneJob>> jobs;
@@ -485,7 +514,7 @@ TEST_F(WideCopiesTest, EachKeepsToItsLinkWhereAllHaveLargeCopies) {
                              .src = reinterpret_cast<CUdeviceptr>(memory[gpu].data()),
                              .bytes = bytes,
                              .function = 7 + gpu}));
-    some(20);
+    while (!link(gpu, true).filled(now_ns(), UINT64_MAX)) some(1);
     ASSERT_FALSE(jobs[0]->over());
   }
   EXPECT_GT(wide->counts().one_link, 0u) << "the last one finds no link that is free";
