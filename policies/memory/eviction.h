@@ -167,11 +167,19 @@ enum class Leave : uint8_t { kStays, kWhenIdle, kDrained };
 Leave may_leave(uint64_t came_ns, uint64_t took_ns, uint64_t quiet_ns, uint64_t now_ns);
 
 // Whether `bytes` more may go to the host for an allocation. `used`: host memory that holds moved
-// memory; `largest`: what the largest function holds, or the allocation where that is larger. It is
-// kept free, so that whoever is away can come back by exchange with others.
+// memory; `largest`: what the largest function holds, or what exchange needs. It is kept free, so
+// that whoever is away can come back by exchange with others.
 constexpr bool host_room_for_allocation(uint64_t used, uint64_t bytes, uint64_t largest,
                                         uint64_t most) {
   return used <= most && bytes <= most - used && largest <= most - used - bytes;
+}
+
+// What exchange needs once there is a block of `block` bytes beside functions that hold `largest`
+// at most: the first time a block goes in one piece, and while it does not, the GPU may have room
+// for nearly a part of what would come back, which helps nobody.
+constexpr uint64_t exchange_bytes(uint64_t largest, uint64_t block) {
+  const uint64_t part = part_bytes(largest);
+  return (largest > block ? largest : block) + (largest < part ? largest : part);
 }
 
 }  // namespace tube::policies

@@ -239,9 +239,9 @@ bool Evictor::ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t 
   const uint64_t unexplained = when == Ask::kRefused ? kUnexplained : 0;
   uint64_t missing = bytes > room_bytes ? bytes - room_bytes : unexplained;
   const uint64_t used = arena_.counts().used_bytes;
-  const uint64_t largest = std::max(all.largest, bytes);  // what comes may go in one piece
-  if (allocation && !policies::host_room_for_allocation(used, std::min(missing, all.movable),
-                                                        largest, arena_.most_bytes()))
+  if (allocation && !policies::host_room_for_allocation(
+                        used, std::min(missing, all.movable),
+                        policies::exchange_bytes(all.largest, bytes), arena_.most_bytes()))
     return false;
   std::lock_guard lock(mutex_);
   for (const auto& member : members_) {

@@ -219,12 +219,13 @@ class Evict(unittest.TestCase):
 
     def test_a_block_that_could_not_change_places_is_out_of_memory(self):
         """It would go in one piece, for which host memory has no room beside what left for it."""
-        proxy = self.proxy(TUBE_EVICT_HOST="120M")
-        one, two = Function(self, proxy), Function(self, proxy)
-        self.assertEqual(one.take(60, 4), "0")
-        self.assertEqual(two.take(96), OUT_OF_MEMORY)
-        self.assertEqual(two.take(96, 6), "0", proxy.log_tail())
-        self.check_turns(proxy, (one, two), 2)
+        for host, blocks, answer in (("140M", 1, OUT_OF_MEMORY), ("180M", 1, OUT_OF_MEMORY),
+                                     ("180M", 6, "0"), ("200M", 1, "0")):
+            proxy = self.proxy(TUBE_EVICT_HOST=host)
+            one, two = Function(self, proxy), Function(self, proxy)
+            self.assertEqual(one.take(60), "0")
+            self.assertEqual(two.take(96, blocks), answer, proxy.log_tail())
+            self.check_turns(proxy, (one, two), 2)
 
     def test_limits_go_down_and_up(self):
         proxy = self.proxy("--memory", "100M", memory="1G")

@@ -236,6 +236,10 @@ TEST(Eviction, HostMemoryKeepsRoomForExchange) {
   EXPECT_FALSE(host_room_for_allocation(0, 41, 60, 100));
   EXPECT_FALSE(host_room_for_allocation(50, 10, 60, 100));
   EXPECT_FALSE(host_room_for_allocation(200, 1, 0, 100));
+  constexpr uint64_t kMiB = 1u << 20;
+  EXPECT_EQ(exchange_bytes(60 * kMiB, 96 * kMiB), 156 * kMiB);
+  EXPECT_EQ(exchange_bytes(100 * kMiB, 10 * kMiB), 164 * kMiB) << "a part is 64 MiB";
+  EXPECT_EQ(exchange_bytes(0, 10 * kMiB), 10 * kMiB) << "nobody would come back";
 }
 
 }  // namespace
