@@ -91,7 +91,7 @@ class WideCopies {
     uint64_t regions = 0;            // large copies that are not bytes in a row
     uint64_t timed = 0;              // of those planned, learnt from
     uint64_t failed_paths = 0, taken_paths = 0;
-    uint64_t held = 0;         // copies that stood still somewhere for neighbours' small ones
+    uint64_t held = 0;         // copies that stood still somewhere for neighbours' own
     uint64_t relay_bytes = 0;  // buffers at the moment
   };
   Counts counts() const;
