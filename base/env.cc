@@ -122,8 +122,7 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_EVICT_IDLE_MS", "0",
      "After how many milliseconds without work a function's memory moves to the host although "
      "nobody needs the room, and waits there for its next work, as long as TUBE_EVICT_HOST has "
-     "room "
-     "for a whole GPU, or the workflow's limit, beside it; 0: never."},
+     "room for a whole GPU, or the workflow's limit, beside it; 0: never."},
     {"TUBE_STORE_POLICY", "queue",
      "Which objects of the store leave a GPU whose memory is short: `queue` those that are taken "
      "last, as far as is known, `lru` those that were used least recently, `off` none."},

@@ -38,10 +38,6 @@ void Multipath::set_needs(uint32_t link, HostWay way, uint64_t bytes_per_s) {
   if (link < links_.count) links_.link[link].needed_bytes_per_s[index(way)] = bytes_per_s;
 }
 
-void Multipath::set_filled(uint32_t link, HostWay way, bool filled) {
-  if (link < links_.count) links_.link[link].filled[index(way)] = filled;
-}
-
 void Multipath::set_usable(uint32_t link, bool usable) {
   if (link < links_.count) links_.link[link].usable = usable;
 }
@@ -59,7 +55,6 @@ uint64_t Multipath::spare(uint32_t link, HostWay way) const {
 
 bool Multipath::may_help(uint32_t link, HostWay way) const {
   if (link >= links_.count || !links_.link[link].usable) return false;
-  if (links_.link[link].filled[index(way)]) return false;
   const uint64_t alone = links_.link[link].alone_bytes_per_s[index(way)];
   return spare(link, way) >= std::max<uint64_t>(alone / options_.least_gain_part, 1);
 }
@@ -135,14 +130,15 @@ uint64_t Multipath::switch_left(const HostPlan& plan, uint32_t pcie_switch) cons
 
 // ---- The plan.
 
-uint32_t Multipath::best_neighbour(const HostPlan& plan, uint64_t* bytes_per_s) const {
+uint32_t Multipath::best_neighbour(const HostPlan& plan, uint32_t filled,
+                                   uint64_t* bytes_per_s) const {
   const uint32_t gpu = plan.path[0].gpu;
   uint32_t best = kNobody;
   *bytes_per_s = 0;
   for (uint32_t l = 0; l < links_.count; ++l) {
     const bool taken = std::any_of(plan.path, plan.path + plan.count,
                                    [l](const HostPlan::Path& p) { return p.gpu == l; });
-    if (taken || !may_help(l, plan.way)) continue;
+    if (taken || (filled >> l & 1) != 0 || !may_help(l, plan.way)) continue;
     const uint64_t over = plan.way == HostWay::kUp ? links_.between_bytes_per_s[l][gpu]
                                                    : links_.between_bytes_per_s[gpu][l];
     const uint64_t rate =
@@ -154,7 +150,8 @@ uint32_t Multipath::best_neighbour(const HostPlan& plan, uint64_t* bytes_per_s) 
   return best;
 }
 
-uint32_t Multipath::candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMaxHostPaths]) const {
+uint32_t Multipath::candidates(uint32_t gpu, HostWay way, uint32_t filled,
+                               HostPlan (&plans)[kMaxHostPaths]) const {
   HostPlan plan;
   plan.way = way;
   plan.beside = beside(way);
@@ -166,7 +163,7 @@ uint32_t Multipath::candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMax
   uint32_t count = 1;
   while (count < options_.most_paths) {
     uint64_t rate = 0;
-    const uint32_t neighbour = best_neighbour(plan, &rate);
+    const uint32_t neighbour = best_neighbour(plan, filled, &rate);
     if (neighbour == kNobody) break;
     plan.path[plan.count++] = {neighbour, rate};
     plan.bytes_per_s = rate_of(plan);
@@ -177,10 +174,10 @@ uint32_t Multipath::candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMax
   return count;
 }
 
-HostPlan Multipath::plan(uint32_t gpu, HostWay way, uint64_t bytes) {
+HostPlan Multipath::plan(uint32_t gpu, HostWay way, uint64_t bytes, uint32_t filled) {
   if (gpu >= links_.count) return {};
   HostPlan plans[kMaxHostPaths];
-  const uint32_t count = candidates(gpu, way, plans);
+  const uint32_t count = candidates(gpu, way, filled, plans);
   if (options_.always_most) return plans[count - 1];
   uint32_t best = 0;
   for (uint32_t k = 1; k < count; ++k)
@@ -222,10 +219,11 @@ double Multipath::expected_ns(const HostPlan& plan, uint64_t bytes) const {
          c.factor * static_cast<double>(bytes) * 1e9 / static_cast<double>(plan.bytes_per_s);
 }
 
-uint64_t Multipath::crossover_bytes(uint32_t gpu, HostWay way, uint32_t paths) const {
+uint64_t Multipath::crossover_bytes(uint32_t gpu, HostWay way, uint32_t paths,
+                                    uint32_t filled) const {
   if (gpu >= links_.count || paths < 2) return 0;
   HostPlan plans[kMaxHostPaths];
-  if (candidates(gpu, way, plans) < paths) return UINT64_MAX;
+  if (candidates(gpu, way, filled, plans) < paths) return UINT64_MAX;
   const double fixed_one = expected_ns(plans[0], 0), fixed = expected_ns(plans[paths - 1], 0);
   constexpr uint64_t kUnit = 1u << 30;
   const double gained =

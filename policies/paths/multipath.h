@@ -40,7 +40,6 @@ struct HostLink {
   uint32_t pcie_switch = 0;
   uint64_t alone_bytes_per_s[kHostWays] = {};   // measured while nobody else copies
   uint64_t needed_bytes_per_s[kHostWays] = {};  // its own GPU's functions' rates together
-  bool filled[kHostWays] = {};                  // by its own GPU's functions' large copies
 };
 
 struct HostLinks {
@@ -85,20 +84,20 @@ class Multipath {
   explicit Multipath(const HostLinks& links) : Multipath(links, Options()) {}
   Multipath(const HostLinks& links, const Options& options);
 
-  HostPlan plan(uint32_t gpu, HostWay way, uint64_t bytes);
+  // `filled`: a bit for each link that large copies of its own fill at the moment, the same way.
+  HostPlan plan(uint32_t gpu, HostWay way, uint64_t bytes, uint32_t filled = 0);
   // What a copy took that went by this plan.
   void took(const HostPlan& plan, uint64_t bytes, uint64_t ns);
 
   // False: the neighbour's link has to be taken back from copies that it helps.
   bool may_help(uint32_t link, HostWay way) const;
   void set_needs(uint32_t link, HostWay way, uint64_t bytes_per_s);
-  void set_filled(uint32_t link, HostWay way, bool filled);
   void set_usable(uint32_t link, bool usable);
   // What the link was seen to carry while nobody else copied.
   void set_alone(uint32_t link, HostWay way, uint64_t bytes_per_s);
 
   // From what size on so many links are expected to beat one; UINT64_MAX: never.
-  uint64_t crossover_bytes(uint32_t gpu, HostWay way, uint32_t paths) const;
+  uint64_t crossover_bytes(uint32_t gpu, HostWay way, uint32_t paths, uint32_t filled = 0) const;
 
  private:
   // Weighted sums of y (ns) over x (ns by planned rates).
@@ -117,9 +116,10 @@ class Multipath {
   bool needs_kept(const HostPlan& plan) const;
   uint32_t beside(HostWay way) const;
   uint64_t switch_left(const HostPlan& plan, uint32_t pcie_switch) const;
-  uint32_t best_neighbour(const HostPlan& plan, uint64_t* bytes_per_s) const;
+  uint32_t best_neighbour(const HostPlan& plan, uint32_t filled, uint64_t* bytes_per_s) const;
   // plans[k - 1] has k paths; returns how many plans there are.
-  uint32_t candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMaxHostPaths]) const;
+  uint32_t candidates(uint32_t gpu, HostWay way, uint32_t filled,
+                      HostPlan (&plans)[kMaxHostPaths]) const;
   uint32_t busy(const HostPlan& plan) const;
   Cost cost(HostWay way, uint32_t paths) const;
   double expected_ns(const HostPlan& plan, uint64_t bytes) const;

@@ -38,13 +38,15 @@ WideCopies::WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, Path
 
 WideCopies::~WideCopies() = default;
 
+uint32_t WideCopies::link_count() const { return std::min(gpus_.count(), policies::kMaxHostLinks); }
+
 // What the links' owners need at the moment, and which links may help.
 void WideCopies::take_stock() {
   struct Seen {
     bool usable;
     uint64_t needed[policies::kHostWays], alone[policies::kHostWays];
   };
-  const uint32_t count = std::min(gpus_.count(), policies::kMaxHostLinks);
+  const uint32_t count = link_count();
   Seen seen[policies::kMaxHostLinks];
   for (uint32_t gpu = 0; gpu < count; ++gpu) {
     seen[gpu].usable = gpus_[gpu].failed.load(std::memory_order_relaxed) == 0;
@@ -61,7 +63,6 @@ void WideCopies::take_stock() {
     for (uint32_t way = 0; way < policies::kHostWays; ++way) {
       paths_.set_needs(gpu, kWays[way], seen[gpu].needed[way]);
       if (seen[gpu].alone[way] != 0) paths_.set_alone(gpu, kWays[way], seen[gpu].alone[way]);
-      paths_.set_filled(gpu, kWays[way], false);  // that is looked at for each copy
       if (paths_.may_help(gpu, kWays[way])) lending[way] |= 1u << gpu;
     }
   }
@@ -81,13 +82,14 @@ bool WideCopies::plan(uint32_t gpu, bool to_gpu, uint64_t bytes, HostPlan* plan)
   }
   if (old) take_stock();
   const HostWay way = to_gpu ? HostWay::kUp : HostWay::kDown;
+  uint32_t full = 0;
+  for (uint32_t other = 0; other < link_count(); ++other)
+    full |= filled(other, way, now) ? 1u << other : 0;
   std::lock_guard lock(mutex_);
-  for (uint32_t other = 0; other < std::min(gpus_.count(), policies::kMaxHostLinks); ++other)
-    paths_.set_filled(other, way, filled(other, way, now));
-  *plan = paths_.plan(gpu, way, bytes);
+  *plan = paths_.plan(gpu, way, bytes, full);
   if (plan->count > 1) return true;
   ++counts_.one_link;
-  if (paths_.crossover_bytes(gpu, way, 2) == UINT64_MAX) return false;
+  if (paths_.crossover_bytes(gpu, way, 2, full) == UINT64_MAX) return false;
   return ++over_one_ % kTimedEvery == 0;
 }
 
@@ -148,14 +150,14 @@ bool WideCopies::hurry(const HostPlan& plan) const {
 
 void WideCopies::look_at_small() {
   stood_back_for_ = 0;
-  for (uint32_t gpu = 0; gpu < std::min(gpus_.count(), policies::kMaxHostLinks); ++gpu)
+  for (uint32_t gpu = 0; gpu < link_count(); ++gpu)
     if (stand_back_[gpu].now(small_on(gpu).there, used_ns_, options_.hold_ns))
       stood_back_for_ |= 1u << gpu;
 }
 
 void WideCopies::look_at_large() {
   for (uint32_t way = 0; way < policies::kHostWays; ++way) {
-    for (uint32_t gpu = 0; gpu < std::min(gpus_.count(), policies::kMaxHostLinks); ++gpu) {
+    for (uint32_t gpu = 0; gpu < link_count(); ++gpu) {
       uint64_t& since = filled_since_ns_[way][gpu];
       if (!filled(gpu, kWays[way], used_ns_)) since = 0;
       else if (since == 0) since = used_ns_;

@@ -98,6 +98,7 @@ class WideCopies {
 
  private:
   bool plan(uint32_t gpu, bool to_gpu, uint64_t bytes, policies::HostPlan* plan);
+  uint32_t link_count() const;
   void take_stock();
   void over(const std::shared_ptr<WideCopy>& copy);
   bool filled(uint32_t gpu, policies::HostWay way, uint64_t now_ns) const;

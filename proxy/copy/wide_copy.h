@@ -2,9 +2,9 @@
 //
 // Each path pulls its next piece when it has room (policies/paths/pieces.h). A path over a
 // neighbour that fails, or whose link is wanted by its owners, hands its pieces back, and the
-// others carry them; while a small copy of an owner moves, some paths stand still. What fails on
-// the copy's own link is the copy's error. The copy is over when no byte of it moves any more, on
-// whichever path.
+// others carry them; while owners' copies move, some paths stand still, for a bounded time. What
+// fails on the copy's own link is the copy's error. The copy is over when no byte of it moves any
+// more, on whichever path.
 //
 // The pacing thread only, but for cancel(). Nothing waits.
 #pragma once
