@@ -6,7 +6,7 @@ namespace tube::policies {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"arrival", "round-robin", "rates", "deadlines"};
+constexpr std::string_view kOrderNames[] = {"arrival", "round-robin", "rates", "deadlines"};
 // Bursts are paced to end when this part of their time is left, as chunks stand in line.
 constexpr uint64_t kMarginPart = 8;
 // A gap longer than this part of a burst's time ends the burst.
@@ -24,7 +24,9 @@ uint64_t per_second(uint64_t bytes, uint64_t ns) {
 
 }  // namespace
 
-std::string_view link_order_name(LinkOrder order) { return kNames[static_cast<size_t>(order)]; }
+std::string_view link_order_name(LinkOrder order) {
+  return kOrderNames[static_cast<size_t>(order)];
+}
 
 std::optional<LinkOrder> parse_link_order(std::string_view name) {
   for (LinkOrder order : kLinkOrders)

@@ -7,22 +7,22 @@
 namespace tube::hook {
 namespace {
 
-constexpr size_t kMostBlocks = 256;
-constexpr uint64_t kMostBytes = 128ull << 20;
+constexpr size_t kMostPinnedBlocks = 256;
+constexpr uint64_t kMostPinnedBytes = 128ull << 20;
 
-struct Kept {
+struct KeptPinned {
   uint64_t base = 0;
   uint64_t bytes = 0;
   Context* context = nullptr;
 };
 
-struct Cache {
-  Lock lock;                 // rank 3
-  std::vector<Kept> blocks;  // the latest last
+struct PinnedCache {
+  Lock lock;                       // rank 3
+  std::vector<KeptPinned> blocks;  // the latest last
   uint64_t bytes = 0;
 };
-Cache& cache() {
-  static Cache* c = new Cache;  // leaked: calls arrive until the very end
+PinnedCache& pinned_cache() {
+  static PinnedCache* c = new PinnedCache;  // leaked: calls arrive until the very end
   return *c;
 }
 
@@ -30,10 +30,10 @@ Cache& cache() {
 
 bool keep_pinned(const Allocation& allocation) {
   const uint64_t bytes = pinned_bytes(allocation.size_bytes);
-  Cache& c = cache();
+  PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
-  if (allocation.context == nullptr || c.blocks.size() >= kMostBlocks ||
-      bytes > kMostBytes - c.bytes)
+  if (allocation.context == nullptr || c.blocks.size() >= kMostPinnedBlocks ||
+      bytes > kMostPinnedBytes - c.bytes)
     return false;
   c.blocks.push_back({allocation.base, bytes, allocation.context});
   c.bytes += bytes;
@@ -42,7 +42,7 @@ bool keep_pinned(const Allocation& allocation) {
 
 bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address) {
   const uint64_t wanted = pinned_bytes(bytes);
-  Cache& c = cache();
+  PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
   for (size_t i = c.blocks.size(); i-- != 0;) {
     if (c.blocks[i].bytes != wanted || c.blocks[i].context != context) continue;
@@ -55,10 +55,10 @@ bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address) {
 }
 
 bool release_kept_pinned() {
-  Cache& c = cache();
+  PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
   if (c.blocks.empty()) return false;
-  for (const Kept& kept : c.blocks) {
+  for (const KeptPinned& kept : c.blocks) {
     Request<wire::tubePinnedFree> r;
     r.in_context(kept.context);
     r->address = kept.base;
@@ -70,9 +70,9 @@ bool release_kept_pinned() {
 }
 
 void forget_kept_pinned(const Context* context) {
-  Cache& c = cache();
+  PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
-  std::erase_if(c.blocks, [&](const Kept& kept) {
+  std::erase_if(c.blocks, [&](const KeptPinned& kept) {
     if (kept.context != context) return false;
     c.bytes -= kept.bytes;
     return true;

@@ -17,16 +17,16 @@ namespace tube::proxy {
 
 namespace {
 
-using Answer = Reply<wire::tubeGraphNodeGet>;
+using Got = Reply<wire::tubeGraphNodeGet>;
 using Fields = wire::tubeGraphNodeGet_reply;
 
 template <class T>
-CUresult put_params(Answer& reply, const T& params) {
+CUresult put_params(Got& reply, const T& params) {
   return reply.put(&Fields::params, std::as_bytes(std::span(&params, 1)))
              ? CUDA_SUCCESS
              : CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult put_data(Answer& reply, std::span<const std::byte> data) {
+CUresult put_data(Got& reply, std::span<const std::byte> data) {
   return data.empty() || reply.put(&Fields::data, data) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -107,7 +107,7 @@ CUresult packed_parameters(const KernelState& kernel, const CUDA_KERNEL_NODE_PAR
   return CUDA_SUCCESS;
 }
 
-CUresult get_kernel(Session& session, CUgraphNode node, Answer& reply) {
+CUresult get_kernel(Session& session, CUgraphNode node, Got& reply) {
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
   if (CUresult error = session.driver().cuGraphKernelNodeGetParams_v2(node, &p);
       error != CUDA_SUCCESS)
@@ -131,7 +131,7 @@ CUresult get_kernel(Session& session, CUgraphNode node, Answer& reply) {
   return put_data(reply, parameters);
 }
 
-CUresult get_copy(Session& session, CUgraphNode node, Answer& reply) {
+CUresult get_copy(Session& session, CUgraphNode node, Got& reply) {
   CUDA_MEMCPY3D p{};
   if (CUresult error = session.driver().cuGraphMemcpyNodeGetParams(node, &p); error != CUDA_SUCCESS)
     return error;
@@ -143,7 +143,7 @@ CUresult get_copy(Session& session, CUgraphNode node, Answer& reply) {
   return put_params(reply, p);
 }
 
-CUresult get_event(Session& session, CUgraphNode node, bool record, Answer& reply) {
+CUresult get_event(Session& session, CUgraphNode node, bool record, Got& reply) {
   const Driver& driver = session.driver();
   CUevent event = nullptr;
   if (CUresult error = record ? driver.cuGraphEventRecordNodeGetEvent(node, &event)
@@ -155,7 +155,7 @@ CUresult get_event(Session& session, CUgraphNode node, bool record, Answer& repl
                                                           reinterpret_cast<uint64_t>(event))});
 }
 
-CUresult get_child(Session& session, uint64_t id, CUgraphNode node, Answer& reply) {
+CUresult get_child(Session& session, uint64_t id, CUgraphNode node, Got& reply) {
   CUgraph graph = nullptr;
   if (CUresult error = session.driver().cuGraphChildGraphNodeGetGraph(node, &graph);
       error != CUDA_SUCCESS)
@@ -166,7 +166,7 @@ CUresult get_child(Session& session, uint64_t id, CUgraphNode node, Answer& repl
   return params.graph == 0 ? CUDA_ERROR_OUT_OF_MEMORY : put_params(reply, params);
 }
 
-CUresult get_mem_ops(Session& session, CUgraphNode node, Answer& reply) {
+CUresult get_mem_ops(Session& session, CUgraphNode node, Got& reply) {
   CUDA_BATCH_MEM_OP_NODE_PARAMS p{};
   if (CUresult error = session.driver().cuGraphBatchMemOpNodeGetParams(node, &p);
       error != CUDA_SUCCESS)
@@ -179,7 +179,7 @@ CUresult get_mem_ops(Session& session, CUgraphNode node, Answer& reply) {
   return put_data(reply, std::as_bytes(std::span<const CUstreamBatchMemOpParams>(ops)));
 }
 
-CUresult get_alloc(Session& session, CUgraphNode node, Answer& reply) {
+CUresult get_alloc(Session& session, CUgraphNode node, Got& reply) {
   CUDA_MEM_ALLOC_NODE_PARAMS p{};
   if (CUresult error = session.driver().cuGraphMemAllocNodeGetParams(node, &p);
       error != CUDA_SUCCESS)

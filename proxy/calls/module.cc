@@ -14,6 +14,7 @@
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/handler_glue.h"
 #include "proxy/calls/managed_variables.h"
 #include "proxy/calls/modules.h"
 #include "proxy/code/image_trials.h"
@@ -29,10 +30,6 @@ namespace {
 
 wire::Kind table_of(wire::LoadedAs kind) {
   return kind == wire::LoadedAs::kLibrary ? wire::Kind::kLibrary : wire::Kind::kModule;
-}
-
-std::string text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 Result<std::shared_ptr<const Image>> fetch_image(Session& session,

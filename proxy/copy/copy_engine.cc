@@ -17,7 +17,7 @@
 namespace tube::proxy {
 namespace {
 
-constexpr auto kNap = std::chrono::microseconds(20);
+constexpr auto kEngineNap = std::chrono::microseconds(20);
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
 constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
 
@@ -155,7 +155,7 @@ void CopyEngine::run() {
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (waits_) {
-      changed_.wait_for(lock, kNap);
+      changed_.wait_for(lock, kEngineNap);
       continue;
     }
     const auto asked = [&] { return stop_ || seen != asked_; };

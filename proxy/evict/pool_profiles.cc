@@ -17,7 +17,7 @@ using nlohmann::json;
 using policies::PoolDemand;
 using policies::SizeProfile;
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kPoolVersion = 1;
 constexpr size_t kMostBytes = 256u << 10;
 
 uint64_t number(const json& body, const char* key) {
@@ -54,13 +54,14 @@ std::string pool_profile_text(const PoolDemand& demand) {
                      {"intervals", size.profile.intervals},
                      {"held", size.profile.held}});
   }
-  return sizes.empty() ? "" : json({{"tube_pool", kVersion}, {"sizes", std::move(sizes)}}).dump();
+  return sizes.empty() ? ""
+                       : json({{"tube_pool", kPoolVersion}, {"sizes", std::move(sizes)}}).dump();
 }
 
 Result<PoolDemand> parse_pool_profile(const std::string& text) {
   const json body = json::parse(text, nullptr, false);
   const auto sizes = body.is_object() ? body.find("sizes") : body.end();
-  if (!body.is_object() || number(body, "tube_pool") != kVersion || sizes == body.end() ||
+  if (!body.is_object() || number(body, "tube_pool") != kPoolVersion || sizes == body.end() ||
       !sizes->is_array() || sizes->size() > PoolDemand::kSizes)
     return Error{EINVAL, "it is no profile of this version"};
   PoolDemand demand;

@@ -6,12 +6,13 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/page.h"
+
 namespace tube::proxy::bus_guard {
 
 namespace {
 
 constexpr uint32_t kRanges = 1u << 16;
-constexpr uint64_t kPage = 4096;
 
 // `end` 0: free. Written end last, read end first, so that the handler never pairs one range's
 // begin with another's end to anything wider than both (a freed entry reads as empty).

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/page.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/stats.h"
 #include "proxy/memory/device_memory.h"
@@ -15,7 +16,6 @@ namespace {
 constexpr uint64_t kSharedBytes = 2u << 20;
 constexpr uint64_t kLargestShared = 64u << 10;
 constexpr uint64_t kSharedAlignment = 512;
-constexpr uint64_t kPage = 4096;
 
 constexpr uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/page.h"
 #include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
@@ -23,7 +24,6 @@
 namespace tube::proxy {
 
 namespace {
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLargeAlignment = 2u << 20;  // of what is as large as that
 constexpr uint64_t kStep = 2u << 20;
 constexpr uint64_t kSlice = 16u << 20;  // zeroed between two looks whether to go on

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube {
 namespace {
-
-constexpr uint64_t kGiB = 1ull << 30;
 
 TEST(ByteSize, ReadsBytesAndPowersOf1024) {
   EXPECT_EQ(*parse_byte_size("1"), 1u);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/log_limits.h"
 #include "base/memory_room.h"
+#include "tests/support/units.h"
 
 namespace tube {
 namespace {
@@ -105,8 +106,6 @@ TEST(Log, OnceIsOnce) {
   EXPECT_TRUE(once.first());
   EXPECT_FALSE(once.first());
 }
-
-constexpr uint64_t kSecond = 1'000'000'000;
 
 TEST(LogBudget, ABurstAndThenSoManyASecond) {
   LogBudget budget(3, 2);

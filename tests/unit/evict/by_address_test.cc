@@ -7,12 +7,11 @@
 
 #include "proxy/evict/certificate_file.h"
 #include "sharedmem/chunks.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class ByAddressTest : public SessionTest {
  protected:

@@ -5,12 +5,12 @@
 #include <random>
 #include <string>
 
+#include "tests/support/units.h"
+
 namespace tube::proxy {
 namespace {
 
 using policies::PoolDemand;
-
-constexpr uint64_t kMiB = 1u << 20, kMs = 1'000'000;
 
 PoolDemand learnt() {
   PoolDemand demand;

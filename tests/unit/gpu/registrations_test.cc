@@ -10,11 +10,10 @@
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/memory/host_arena.h"
+#include "tests/support/units.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class RegistrationsTest : public ::testing::Test {
  protected:

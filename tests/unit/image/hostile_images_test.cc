@@ -12,6 +12,7 @@
 #include "image/kernel_calls.h"
 #include "image/managed_code.h"
 #include "image/state.h"
+#include "tests/unit/image/cubins.h"
 
 namespace tube::image {
 namespace {
@@ -65,10 +66,6 @@ class HostileElf {
                       headers.size() * sizeof(Elf64_Shdr));
   }
 };
-
-std::span<const std::byte> view(const std::string& bytes) {
-  return std::as_bytes(std::span(bytes));
-}
 
 Elf64_Sym symbol(uint32_t name, unsigned type, uint16_t section = 1) {
   Elf64_Sym made{};

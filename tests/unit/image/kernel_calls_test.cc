@@ -4,33 +4,27 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <vector>
 
+#include "tests/unit/image/cubins.h"
+
 namespace {
+
+using tube::image::Bytes;
+using tube::image::load_cubin;
+using tube::image::view;
 
 using tube::image::kernel_calls;
 using Calls = tube::image::CallsByFunction;
 constexpr const char* kNames[] = {"vprintf", "__assertfail"};
 constexpr uint32_t kPrints = 1, kAsserts = 2;
 
-std::vector<char> load(const std::string& kind) {
-  const char* folder = std::getenv("TUBE_TEST_IMAGES");
-  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/calls_" + kind + ".cubin",
-                   std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::span<const std::byte> view(const std::vector<char>& b) { return std::as_bytes(std::span(b)); }
-
 class KernelCalls : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(KernelCalls, AreFoundThroughFunctionsAndPointers) {
   Calls calls;
-  ASSERT_TRUE(kernel_calls(view(load(GetParam())), kNames, &calls));
+  ASSERT_TRUE(kernel_calls(view(load_cubin("calls", GetParam())), kNames, &calls));
   ASSERT_TRUE(calls.contains("does_neither"));
   EXPECT_EQ(calls["does_neither"], 0u);
   EXPECT_EQ(calls["prints"], kPrints);
@@ -41,7 +35,7 @@ TEST_P(KernelCalls, AreFoundThroughFunctionsAndPointers) {
 }
 
 TEST_P(KernelCalls, OfADamagedImageDoNoHarm) {
-  const std::vector<char> image = load(GetParam());
+  const std::vector<char> image = load_cubin("calls", GetParam());
   ASSERT_FALSE(image.empty());
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {

@@ -5,25 +5,19 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <random>
+
+#include "tests/unit/image/cubins.h"
 
 namespace {
 
+using tube::image::Bytes;
+using tube::image::load_cubin;
+using tube::image::view;
+
 using tube::image::ManagedVariable;
-using Bytes = std::vector<char>;
 
-Bytes load(const std::string& kind) {
-  const char* folder = std::getenv("TUBE_TEST_IMAGES");
-  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/managed_" + kind + ".cubin",
-                   std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::span<const std::byte> view(const Bytes& b) { return std::as_bytes(std::span(b)); }
 std::span<std::byte> writable(Bytes& b) { return std::as_writable_bytes(std::span(b)); }
 
 const ManagedVariable* named(const std::vector<ManagedVariable>& variables,
@@ -85,7 +79,7 @@ size_t relocations_left(const Bytes& image, const std::vector<ManagedVariable>& 
 class OfEachKind : public testing::TestWithParam<const char*> {};
 
 TEST_P(OfEachKind, FindsVariablesWithTheirInitialValues) {
-  const Bytes image = load(GetParam());
+  const Bytes image = load_cubin("managed", GetParam());
   ASSERT_FALSE(image.empty());
   EXPECT_TRUE(tube::image::is_executable(view(image)));
   const auto variables = tube::image::managed_variables(view(image));
@@ -106,7 +100,7 @@ TEST_P(OfEachKind, FindsVariablesWithTheirInitialValues) {
 }
 
 TEST_P(OfEachKind, PlacesThem) {
-  Bytes image = load(GetParam());
+  Bytes image = load_cubin("managed", GetParam());
   const auto variables = tube::image::managed_variables(view(image));
   const auto addresses = addresses_for(image, variables.size());
   ASSERT_EQ(addresses.size(), variables.size());
@@ -125,7 +119,7 @@ TEST_P(OfEachKind, PlacesThem) {
 }
 
 TEST_P(OfEachKind, AnyDamageIsSurvived) {
-  const Bytes whole = load(GetParam());
+  const Bytes whole = load_cubin("managed", GetParam());
   std::mt19937_64 random(7);
   for (int round = 0; round < 3000; ++round) {
     Bytes image = whole;
@@ -157,7 +151,7 @@ TEST(ManagedCode, WhatIsNoMachineCodeHasNone) {
 }
 
 TEST(ManagedCode, CodeInTwoFormsIsRefused) {
-  Bytes image = load("plain");
+  Bytes image = load_cubin("managed", "plain");
   const auto variables = tube::image::managed_variables(view(image));
   auto* header = reinterpret_cast<Elf64_Ehdr*>(image.data());
   auto* sections = reinterpret_cast<Elf64_Shdr*>(image.data() + header->e_shoff);

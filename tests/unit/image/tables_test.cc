@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "image/code_size.h"
 #include "image/elf_file.h"
 #include "image/state.h"
+#include "tests/unit/image/cubins.h"
 
 namespace {
 
@@ -20,15 +18,6 @@ using namespace tube::image;
 constexpr const char* kTables[] = {"precalc_xorwow_matrix", "mrg32k3aM1",
                                    "__cr_lgamma_table",     "__cudart_i2opi_d",
                                    "__cudart_i2opi_f",      "__cudart_sin_cos_coeffs"};
-
-std::vector<char> load(const std::string& kind) {
-  const char* folder = std::getenv("TUBE_TEST_IMAGES");
-  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/tables_" + kind + ".cubin",
-                   std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::span<const std::byte> view(const std::vector<char>& b) { return std::as_bytes(std::span(b)); }
 
 // Where in the image the symbol of this name stands, and what it says.
 bool find_symbol(const std::vector<char>& image, const std::string& name, uint64_t* at,
@@ -44,7 +33,7 @@ bool find_symbol(const std::vector<char>& image, const std::string& name, uint64
 
 TEST(Tables, OfNvidiasHeadersAreNoState) {
   for (const char* kind : {"plain", "older"}) {
-    const std::vector<char> image = load(kind);
+    const std::vector<char> image = load_cubin("tables", kind);
     uint64_t at = 0;
     Elf64_Sym symbol;
     for (const char* name : kTables)
@@ -54,13 +43,13 @@ TEST(Tables, OfNvidiasHeadersAreNoState) {
 }
 
 TEST(Tables, BesideAVariableThereIsState) {
-  EXPECT_FALSE(load("state").empty());
-  EXPECT_FALSE(code_is_stateless(view(load("state"))));
+  EXPECT_FALSE(load_cubin("tables", "state").empty());
+  EXPECT_FALSE(code_is_stateless(view(load_cubin("tables", "state"))));
 }
 
 TEST(Tables, OfOtherContentAreAProgramsOwn) {
   for (const char* name : kTables) {
-    std::vector<char> image = load("plain");
+    std::vector<char> image = load_cubin("tables", "plain");
     uint64_t at = 0;
     Elf64_Sym symbol;
     ASSERT_TRUE(find_symbol(image, name, &at, &symbol));
@@ -72,7 +61,7 @@ TEST(Tables, OfOtherContentAreAProgramsOwn) {
 }
 
 TEST(Tables, ThatOtherFilesCanNameAreAProgramsOwn) {
-  std::vector<char> image = load("plain");
+  std::vector<char> image = load_cubin("tables", "plain");
   uint64_t at = 0;
   Elf64_Sym symbol;
   ASSERT_TRUE(find_symbol(image, kTables[0], &at, &symbol));
@@ -82,7 +71,7 @@ TEST(Tables, ThatOtherFilesCanNameAreAProgramsOwn) {
 }
 
 TEST(Tables, OutsideOfTheirSectionAreDamage) {
-  std::vector<char> image = load("plain");
+  std::vector<char> image = load_cubin("tables", "plain");
   uint64_t at = 0;
   Elf64_Sym symbol;
   ASSERT_TRUE(find_symbol(image, kTables[0], &at, &symbol));
@@ -95,7 +84,7 @@ TEST(Tables, OutsideOfTheirSectionAreDamage) {
 
 TEST(CodeSize, IsWhatTheGpuKeeps) {
   for (const char* kind : {"plain", "older", "state"}) {
-    const std::vector<char> image = load(kind);
+    const std::vector<char> image = load_cubin("tables", kind);
     EXPECT_GT(code_size(view(image)), 2u * 102400);  // two of its tables
     EXPECT_LT(code_size(view(image)), image.size());
   }
@@ -103,7 +92,7 @@ TEST(CodeSize, IsWhatTheGpuKeeps) {
 }
 
 TEST(CodeSize, OfALieIsBounded) {
-  std::vector<char> image = load("plain");
+  std::vector<char> image = load_cubin("tables", "plain");
   const Elf elf(view(image));
   for (uint32_t i = 0; i < elf.sections(); ++i) {
     Elf64_Shdr section;

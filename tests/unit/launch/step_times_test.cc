@@ -4,10 +4,11 @@
 
 #include <cstdint>
 
+#include "tests/support/units.h"
+
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kPeriod = 10 * kMs;
 
 // Steps that begin, ask for their end and end.

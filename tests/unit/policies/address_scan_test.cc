@@ -6,10 +6,12 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20, kBase = 0x1000'0000'0000;
+constexpr uint64_t kBase = 0x1000'0000'0000;
 
 std::vector<std::byte> bytes_with(uint64_t word, size_t at, size_t size) {
   std::vector<std::byte> bytes(size);

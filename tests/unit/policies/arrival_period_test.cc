@@ -5,10 +5,10 @@
 
 #include <random>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 TEST(ArrivalPeriod, StepsAtMarksOfAClockAreExpected) {
   ArrivalPeriod steps;

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "policies/sm_slices.h"
+#include "tests/support/units.h"
 
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 // A function with a step every 10 ms that wants `needs` of the parts' sizes beside heavy ones.
 struct Light {

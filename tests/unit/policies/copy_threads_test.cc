@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20, kGiB = 1u << 30;
 constexpr HostLoad kIdle16{.usable_cores = 16, .machine_cores = 16, .runnable = 1};
 
 TEST(CopyThreads, SmallCopiesTakeNone) {

@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 constexpr CopyAsk kUpload{.to_gpu = true, .bytes = kMiB};
 
 CopyWay way(const CopyAsk& ask, const LinkState& link, LaneUse use) {

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint32_t kTenth = 100;
 
 TEST(CpuShareTest, BelowItsShareAFunctionNeverRests) {

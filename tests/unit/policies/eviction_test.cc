@@ -7,10 +7,10 @@
 #include <numeric>
 #include <random>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 EvictionCandidate candidate(uint64_t function, uint64_t bytes, uint64_t next, uint64_t used) {
   return {function, bytes, next, used, 0};

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kGiB = 1ull << 30;
 
 TEST(HostAhead, NothingIsMadeWhereNothingCanLeave) {
   EXPECT_EQ(host_bytes_ahead({10 * kGiB, 0, 0, 0}), 0u);

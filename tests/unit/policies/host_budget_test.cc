@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
 
 TEST(HostBudget, KeepsASixteenthFree) {
   EXPECT_EQ(default_host_budget(16 * kGiB).headroom_bytes, kGiB);

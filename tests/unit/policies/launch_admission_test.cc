@@ -9,10 +9,10 @@
 #include <map>
 #include <vector>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 struct Stream {
   uint64_t function;

@@ -9,11 +9,11 @@
 
 #include "policies/arrival_period.h"
 #include "policies/launch_admission.h"
+#include "tests/support/units.h"
 
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kTick = kMs / 50;
 
 struct Light {

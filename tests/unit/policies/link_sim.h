@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "policies/link_share.h"
+#include "tests/support/units.h"
 
 namespace tube::policies {
 
@@ -119,8 +120,6 @@ class SimLink {
 
 // ---- For tests.
 
-inline constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
-inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 inline constexpr uint64_t kVictim = 100;
 
 inline LinkShare::Options order(LinkOrder order) { return {.order = order}; }

@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kGiB = 1ull << 30;
 constexpr MemoryBudget kFree{0, kNoMemoryLimit};
 constexpr GpuMemory kGpu{70 * kGiB, 80 * kGiB};
 

@@ -4,11 +4,11 @@
 
 #include <vector>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kMiB = 1u << 20;
 using Indices = std::vector<size_t>;
 
 StoredObject object(uint64_t mib, uint64_t made_ms, uint32_t turn = kNoTurn) {

@@ -7,12 +7,13 @@
 
 #include "policies/paths/pieces.h"
 #include "policies/paths/stand_back.h"
+#include "tests/support/units.h"
 #include "tests/unit/policies/allocations.h"
 
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kGB = 1'000'000'000, kMiB = 1u << 20, kGiB = 1u << 30;
+constexpr uint64_t kGB = 1'000'000'000;
 constexpr HostWay kUp = HostWay::kUp, kDown = HostWay::kDown;
 
 // As measured on eight H200.

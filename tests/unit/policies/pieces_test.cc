@@ -6,12 +6,12 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/policies/allocations.h"
 
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 using Piece = Pieces::Piece;
 
 // What was handed out and is neither done nor failed; no two overlap.

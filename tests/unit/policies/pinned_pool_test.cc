@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
-constexpr uint64_t kSecond = 1'000'000'000;
 constexpr PinnedBudget kBudget{1024 * kMiB};
 
 PinnedDemand after(uint64_t bytes, bool found = false, int times = 1) {

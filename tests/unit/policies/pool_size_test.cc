@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
-constexpr uint64_t kSecond = 1'000'000'000;
 
 TEST(PoolSize, TheBoundIsASmallPartOfTheGpu) {
   EXPECT_EQ(pool_budget(kDefaultPoolBytes, 141ull << 30).bytes, 2ull << 30);

@@ -5,10 +5,11 @@
 
 #include <vector>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kTick = kMs / 2;
 
 // A proxy that always has a kernel, or pauses behind each one.

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 TEST(Registrations, NobodyIsNoReasonToWait) {
   EXPECT_EQ(registration_pause_ns(Company::kNone, 27 * kMs, 0), 0u);

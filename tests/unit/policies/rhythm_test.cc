@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace tube::policies {
 namespace {
-
-constexpr uint64_t kUs = 1000, kMs = 1'000'000;
 
 // A step that begins at `at_ns` and works for `work_ns`.
 void step(Rhythm& rhythm, uint64_t at_ns, uint64_t work_ns = 200 * kUs) {

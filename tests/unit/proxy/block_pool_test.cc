@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "sharedmem/offers.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class BlockPoolTest : public SessionTest {
  protected:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -18,7 +19,6 @@ namespace {
 using policies::CopyWay;
 using Turn = CopyLink::Turn;
 
-constexpr uint64_t kMiB = 1u << 20;
 const auto kStream = reinterpret_cast<CUstream>(0x10);
 const auto kOther = reinterpret_cast<CUstream>(0x20);
 constexpr CUdeviceptr kScratch = 0x7000;

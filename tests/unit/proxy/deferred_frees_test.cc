@@ -6,12 +6,11 @@
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/ranges.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class DeferredFreesTest : public ::testing::Test {
  protected:

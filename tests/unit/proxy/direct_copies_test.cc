@@ -9,6 +9,7 @@
 #include "proxy/copy/copy_link.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/context_shares.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -16,8 +17,6 @@ namespace {
 
 using policies::CopyWay;
 using Calls = std::vector<std::string>;
-
-constexpr uint64_t kKiB = 1024;
 
 class DirectCopiesTest : public ::testing::Test {
  protected:

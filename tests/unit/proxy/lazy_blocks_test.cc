@@ -3,12 +3,11 @@
 #include <vector>
 
 #include "policies/memory/lazy_backing.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class LazyBlocksTest : public SessionTest {
  protected:

@@ -5,12 +5,12 @@
 
 #include "proxy/calls/array_charge.h"
 #include "proxy/memory/memory_budgets.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 using policies::kNoMemoryLimit;
 
 TEST(MemoryBudgets, AChargeMovesAndGoesBackOnce) {

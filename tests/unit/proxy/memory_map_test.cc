@@ -7,13 +7,12 @@
 
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
 namespace {
-
-constexpr uint64_t kMiB = 1u << 20;
 
 class MemoryMapTest : public ::testing::Test {
  protected:

@@ -17,12 +17,12 @@
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_blocks.h"
 #include "proxy/memory/pinned_pools.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 constexpr uint64_t kPage = 4096;
 
 TEST(PinnedBlocks, NoRequestLiesAcrossTwoBlocks) {

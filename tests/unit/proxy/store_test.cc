@@ -18,12 +18,12 @@
 #include "proxy/store/store_client.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/store_index.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 using Found = shared::StoreIndex::Found;
 
 UniqueFd again(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }

@@ -19,12 +19,12 @@
 #include "proxy/copy/known_links.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"
+#include "tests/support/units.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kMiB = 1u << 20;
 constexpr uint32_t kGpus = 3;
 constexpr CUresult kDead = CUDA_ERROR_LAUNCH_FAILED;
 

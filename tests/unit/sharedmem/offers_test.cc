@@ -11,12 +11,12 @@
 #include <gtest/gtest.h>
 
 #include "sharedmem/accessors.h"
+#include "tests/support/units.h"
 
 namespace tube::shared {
 namespace {
 
 using abi::OfferState;
-constexpr uint64_t kMiB = 1u << 20;
 
 class OffersTest : public ::testing::Test {
  protected:

@@ -7,10 +7,10 @@
 namespace tube::sim::ptx {
 namespace {
 
-constexpr const char* kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
+constexpr const char* kTextHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
 std::string kernel(const std::string& body) {
-  return std::string(kHead) +
+  return std::string(kTextHead) +
          ".visible .entry k(.param .u64 out) {\n.reg .b64 %d<9>; .reg .b32 %r<9>; .reg .pred "
          "%p<9>;\n" +
          body + "\nret; }";
@@ -40,14 +40,14 @@ TEST(Module, BadTextsNameLineAndStatement) {
   expect_error(kernel("call missing;"), 6, "call missing;", "unknown function 'missing'");
   expect_error("not ptx at all", 1, "not ptx at all", "expected");
   expect_error("", 1, "", "not PTX");
-  expect_error(std::string(kHead) + ".extern .func f;\n.entry k() { call f; ret; }", 5, "call f;",
-               "nothing defines it");
-  expect_error(std::string(kHead) + ".visible .entry k() {\n mov.u32 %r1, 1", 5, "mov.u32 %r1, 1",
-               "expected");
+  expect_error(std::string(kTextHead) + ".extern .func f;\n.entry k() { call f; ret; }", 5,
+               "call f;", "nothing defines it");
+  expect_error(std::string(kTextHead) + ".visible .entry k() {\n mov.u32 %r1, 1", 5,
+               "mov.u32 %r1, 1", "expected");
 }
 
 TEST(Module, ReportsParametersSharedMemoryAndBounds) {
-  const CompileResult result = compile(std::string(kHead) + R"(
+  const CompileResult result = compile(std::string(kTextHead) + R"(
 .shared .align 8 .b8 unused[4096];
 .visible .entry k(.param .u32 a, .param .u64 .ptr .global .align 16 b, .param .align 16 .b8 c[24], .param .u8 d)
 .maxntid 64, 2, 1 .minnctapersm 2 {
@@ -69,7 +69,7 @@ TEST(Module, ReportsParametersSharedMemoryAndBounds) {
 }
 
 TEST(Module, ImagesHoldConstantsAndAddresses) {
-  Device device(std::string(kHead) + R"(
+  Device device(std::string(kTextHead) + R"(
 .visible .global .align 4 .u32 a[4] = {1, 0x20, -1};
 .const .align 8 .u64 p[3] = {a, generic(a)+8, 5};
 .global .align 8 .b8 mixed[16] = {1, 2, 0, 0, 0, 0, 0, 0, 0xFF(a), 0xFF00(a), 0xFF0000(a), 0xFF000000(a), 0xFF00000000(a), 0xFF0000000000(a), 0xFF000000000000(a), 0xFF00000000000000(a)};
@@ -88,12 +88,12 @@ TEST(Module, ImagesHoldConstantsAndAddresses) {
 }
 
 TEST(Module, LinksSeveralTexts) {
-  const std::string first = std::string(kHead) + R"(
+  const std::string first = std::string(kTextHead) + R"(
 .extern .func (.param .b32 r) answer(); .extern .global .u32 extra;
 .visible .entry k(.param .u64 out) { .reg .b64 %o; .reg .b32 %a, %b; .param .b32 q;
 ld.param.u64 %o, [out]; call (q), answer; ld.param.b32 %a, [q]; ld.global.u32 %b, [extra]; add.u32 %a, %a, %b;
 st.global.u32 [%o], %a; ret; })";
-  const std::string second = std::string(kHead) + R"(
+  const std::string second = std::string(kTextHead) + R"(
 .visible .global .u32 extra = 2;
 .visible .func (.param .b32 r) answer() { st.param.b32 [r], 40; ret; })";
   EXPECT_EQ(compile(first).module, nullptr);
