@@ -69,6 +69,19 @@ bool FatbinReader::next(Entry* entry) {
   return true;
 }
 
+bool is_endless(const std::byte* data, uint64_t size) {
+  FatbinHeader head;
+  if (!read(data, size, 0, &head) || head.magic != kFatbinMagic) return false;
+  EntryHeader entry;
+  for (uint64_t at = head.header_size; at - head.header_size < head.size;) {
+    if (!read(data, size, at, &entry)) return false;
+    const uint64_t next = at + entry.header_size + entry.payload_size;
+    if (next <= at) return true;
+    at = next;
+  }
+  return false;
+}
+
 bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::string* why) {
   const auto* const bytes = reinterpret_cast<const char*>(entry.payload);
   if (!is_packed(entry)) {

@@ -61,6 +61,10 @@ class FatbinReader {
   const char* trouble_ = nullptr;
 };
 
+// Whether who walks the entries by their sizes alone, as the driver does, comes to no end: one
+// takes no room, or so much that it leads back. The driver stays in such an image for good.
+bool is_endless(const std::byte* data, uint64_t size);
+
 // The entry's bytes as they were before packing. False: *why in one line.
 bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::string* why);
 

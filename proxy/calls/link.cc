@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "image/fatbin.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/code/image_store.h"
@@ -31,6 +32,8 @@ CUresult add_inputs(Session& session, const Decoded<wire::tubeLink>& call, const
         input.name_bytes > names.size() - name_at) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    if (image::is_endless(inputs.data() + input.offset, input.size_bytes))
+      return CUDA_ERROR_INVALID_IMAGE;
     const std::string name(reinterpret_cast<const char*>(names.data()) + name_at, input.name_bytes);
     name_at += input.name_bytes;
     CUresult error = session.driver().cuLinkAddData_v2(

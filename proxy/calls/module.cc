@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "image/fatbin.h"
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
@@ -55,24 +56,40 @@ CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, con
                       call.array<uint64_t>(call->library_values), raw);
 }
 
+// PTX, before anybody may stand behind its load: tried, if a child shall be the first to compile
+// it, which then has put it into the driver's cache, or compiled. `compiled`: with `answers`.
+CUresult compile_first(Session& session, const Decoded<wire::tubeLoadImage>& call,
+                       const std::shared_ptr<const Image>& image, JitOptions* answers,
+                       bool* compiled) {
+  const Client& client = session.client();
+  const Gpu& gpu = session.shared().gpus[session.context()->gpu];
+  const auto options = call.array<uint32_t>(call->jit_options);
+  const auto values = call.array<uint64_t>(call->jit_values);
+  if (CUresult error = try_image({.image = image,
+                                  .ordinal = gpu.ordinal,
+                                  .capability = gpu.capability,
+                                  .jit_options = options,
+                                  .jit_values = values,
+                                  .inputs = {},
+                                  .names = {}},
+                                 client.name, [&session] { return session.stopping(); });
+      error != CUDA_SUCCESS)
+    return error;
+  // Where there are managed variables, a linker compiles it, which holds nobody up (load_fresh).
+  const ImageFacts& facts = image->facts(session.shared().gpus.capabilities());
+  *compiled = (facts.all & kImageManaged) == 0 &&
+              session.shared().modules.compiler().compile(
+                  *image, gpu.capability,
+                  {options, values, call->info_log_bytes, call->error_log_bytes}, answers);
+  return CUDA_SUCCESS;
+}
+
 // What the driver is asked when no loaded module serves: options and logs of a JIT belong to this
 // one load. Managed variables get their storage on the way, and then it is another image that was
 // loaded. A driver that takes no machine code at all (the simulated GPU) shows that with its
 // answer; then it gets the PTX.
 CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit,
                     PlacedVariables* managed, std::shared_ptr<const Image>* image, uint64_t* raw) {
-  const Client& client = session.client();
-  const Gpu& gpu = session.shared().gpus[session.context()->gpu];
-  if (CUresult error = try_image({.image = *image,
-                                  .ordinal = gpu.ordinal,
-                                  .capability = gpu.capability,
-                                  .jit_options = call.array<uint32_t>(call->jit_options),
-                                  .jit_values = call.array<uint64_t>(call->jit_values),
-                                  .inputs = {},
-                                  .names = {}},
-                                 client.name, [&session] { return session.stopping(); });
-      error != CUDA_SUCCESS)
-    return error;
   Stats::add(session.stats().images_loaded);
   for (const Form form : {Form::kMachineCode, Form::kPtx}) {
     PlacedImage placed;
@@ -162,6 +179,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
     log_warn("function '%s': %s", session.client().name.c_str(), image.error().message.c_str());
     return static_cast<CUresult>(image.error().code);
   }
+  if (image::is_endless((*image)->data(), (*image)->size())) return CUDA_ERROR_INVALID_IMAGE;
   session.known().loads((*image)->content().low, (*image)->content().high);
   JitOptions jit;
   CUresult error =
@@ -172,15 +190,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
   const ContextShare& share = *session.context();
   const bool plain =
       call->jit_options.size == 0 && call->library_options.size == 0 && share.green == nullptr;
-  bool fresh = false;
+  bool fresh = false, compiled = false;
+  JitOptions compilers;
+  const auto ahead = [&] { return compile_first(session, call, *image, &compilers, &compiled); };
   const auto load = [&, managed = &state->managed](std::shared_ptr<const Image>* loaded,
                                                    uint64_t* raw) {
     return load_fresh(session, call, jit, managed, loaded, raw);
   };
   error = session.shared().modules.get(
-      {session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, load,
+      {session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, ahead, load,
       &state->module, &fresh);
-  jit.answer<wire::tubeLoadImage_reply>(reply);
+  (compiled && error == CUDA_SUCCESS ? compilers : jit).answer<wire::tubeLoadImage_reply>(reply);
   if (error != CUDA_SUCCESS) return error;
   session.shared().images.keep(*image);
   if (!fresh) Stats::add(session.stats().images_shared);

@@ -102,8 +102,8 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
   const auto load = [&](std::shared_ptr<const Image>* image, uint64_t* raw) {
     return load_again(session, library, **image, raw);
   };
-  CUresult error =
-      modules.get({session.client().id, library, gpu, false}, before->image(), load, &own, &fresh);
+  CUresult error = modules.get({session.client().id, library, gpu, false}, before->image(), {},
+                               load, &own, &fresh);
   if (error != CUDA_SUCCESS) return error;
   std::vector<Move> moves;
   for (uint64_t kernel : session.objects().ids(wire::Kind::kKernel)) {

@@ -128,6 +128,19 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
   return unpacker.exhausted() ? std::string() : bytes;  // which one is the newest is not known then
 }
 
+bool is_compiled(std::span<const std::byte> untrusted_image, int capability) {
+  if (magic_of(untrusted_image) != image::kFatbinMagic)
+    return !is_elf(untrusted_image.data(), untrusted_image.size()) &&
+           contains(untrusted_image.data(), untrusted_image.size(), ".version");
+  image::FatbinReader reader(untrusted_image.data(), untrusted_image.size());
+  bool text = false;
+  for (image::Entry entry; reader.next(&entry);) {
+    if (wanted(entry, capability, true)) return false;
+    text = text || wanted(entry, capability, false);
+  }
+  return text;
+}
+
 uint32_t ImageFacts::writes(const std::string& kernel) const {
   const auto found = by_function.find(kernel);
   return (found != by_function.end() ? found->second : all) & kWrites;

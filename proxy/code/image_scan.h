@@ -49,6 +49,10 @@ struct ImageFacts {
 ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities,
                       uint64_t max_bytes = image::kMaxUnpackedBytes);
 
+// Whether a GPU of this capability compiles what it takes of the image: PTX, where there is no
+// machine code for it. Unpacks nothing.
+bool is_compiled(std::span<const std::byte> untrusted_image, int capability);
+
 // The machine code, or the PTX, that a GPU of this capability takes of the image; empty when there
 // is none.
 enum class Form { kMachineCode, kPtx };

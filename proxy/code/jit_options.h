@@ -25,6 +25,8 @@ class JitOptions {
   unsigned int count() const { return static_cast<unsigned int>(options_.size()); }
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
+  // Whether the driver wrote into the log of errors.
+  bool error_told() const { return !error_log_.empty() && error_log_[0] != '\0'; }
 
   // Into a reply with the fields jit_values, info_log and error_log: the values the driver wrote
   // back, in the client's order, and the NUL-terminated logs.

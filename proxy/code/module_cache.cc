@@ -267,7 +267,11 @@ int32_t LoadedModule::limit(const LoadedKernel& kernel, uint32_t gpu) {
 // ---- all of them ----
 
 ModuleCache::ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus)
-    : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
+    : driver_(driver),
+      gpus_(gpus),
+      share_(share),
+      surplus_(std::move(surplus)),
+      compiler_(gpus.gate()) {}
 ModuleCache::~ModuleCache() {
   unload_retired();
   unload_idle();
@@ -286,7 +290,8 @@ std::shared_ptr<LoadedModule> ModuleCache::pick(Slot& slot, uint64_t session) {
 }
 
 CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> image,
-                          const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh) {
+                          const Ahead& ahead, const Load& load, std::shared_ptr<LoadedModule>* out,
+                          bool* fresh) {
   *fresh = true;
   const ImageFacts& facts = image->facts(gpus_.capabilities());
   const uint64_t code_bytes = facts.code_bytes;
@@ -294,7 +299,9 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   const bool shareable = share_ && wanted.may_share && facts.stateless;
   if (!shareable) {
     uint64_t raw = 0;
-    if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
+    CUresult error = ahead ? ahead() : CUDA_SUCCESS;
+    if (error == CUDA_SUCCESS) error = load(&image, &raw);
+    if (error != CUDA_SUCCESS) return error;
     *out = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, false, raw,
                                           code_bytes, content, record_);
     load_early(**out, wanted.gpu);
@@ -319,6 +326,7 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   }
   if (surplus) has_surplus();
   unload(old);
+  if (CUresult error = ahead ? ahead() : CUDA_SUCCESS; error != CUDA_SUCCESS) return error;
   // The gate before the lock: a session that stands there may not hold up another one that loads
   // the same image.
   return gpus_.gate().context_wide(this_caller(), "the load of an image", [&] {

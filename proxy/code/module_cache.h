@@ -50,6 +50,7 @@
 #include "base/cuda_api.h"
 #include "protocol/device_info.h"
 #include "protocol/wire.gen.h"
+#include "proxy/code/compile_ahead.h"
 #include "proxy/code/image_store.h"
 #include "proxy/code/kernel_record.h"
 
@@ -176,9 +177,12 @@ class ModuleCache {
     uint32_t gpu = 0;
     bool may_share = false;  // an ordinary load in the GPU's shared context
   };
-  // `fresh`: the driver was asked, and may have waited. Any session's thread.
-  CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load,
-               std::shared_ptr<LoadedModule>* out, bool* fresh);
+  // `ahead`, if any: what is done first where the driver is asked, outside the gate and without a
+  // lock; an error of its is the answer. `fresh`: the driver was asked, and may have waited. Any
+  // session's thread.
+  using Ahead = std::function<CUresult()>;
+  CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Ahead& ahead,
+               const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
   // The session has no more use of it. Unloads, and waits, when too many are left: what is on the
   // current GPU alone. On others the driver may stand behind a kernel that waits for this session's
   // program (docs/decisions/0009); those are left to unload_surplus(), and so in get().
@@ -199,6 +203,8 @@ class ModuleCache {
     uint64_t loaded, shared, idle, retired, idle_bytes, kernels_early;
   };
   Counts counts() const;
+  // For what is done ahead.
+  CompileAhead& compiler() { return compiler_; }
   // Whose the code on a GPU is; estimates (code_use.cc).
   struct Use {
     std::map<uint64_t, uint64_t> by_session;  // bytes; of a shared module its share
@@ -243,6 +249,7 @@ class ModuleCache {
   Gpus& gpus_;
   const bool share_;
   const Surplus surplus_;
+  CompileAhead compiler_;
   MemoryEvents* events_ = nullptr;
   KernelRecord* record_ = nullptr;
   mutable std::mutex mutex_;  // rank 33: the members below

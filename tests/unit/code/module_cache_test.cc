@@ -53,7 +53,8 @@ class ModuleCacheTest : public ::testing::Test {
       *raw = ++loads;
       return CUDA_SUCCESS;
     };
-    EXPECT_EQ(of.get({session, true, 0, may_share}, *image, load, &module, &fresh), CUDA_SUCCESS);
+    EXPECT_EQ(of.get({session, true, 0, may_share}, *image, {}, load, &module, &fresh),
+              CUDA_SUCCESS);
     return module;
   }
   LoadedKernel* kernel(LoadedModule& module, const char* name, bool* fresh) {

@@ -5,6 +5,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1);
+const auto kAhead = reinterpret_cast<CUlibrary>(4);
 
 class OwnModule : public SessionTest {
  protected:
@@ -16,12 +17,16 @@ class OwnModule : public SessionTest {
     driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
     driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**,
                                   unsigned int, CUlibraryOption*, void**, unsigned int options) {
+      if (options == 0) {  // compiled ahead
+        *library = kAhead;
+        return CUDA_SUCCESS;
+      }
       EXPECT_EQ(options, 1u);  // the bytes stay
       *library = reinterpret_cast<CUlibrary>(++loads << 8);
       return CUDA_SUCCESS;
     };
-    driver.cuLibraryUnload = [](CUlibrary) {
-      ++unloads;
+    driver.cuLibraryUnload = [](CUlibrary library) {
+      if (library != kAhead) ++unloads;
       return CUDA_SUCCESS;
     };
     driver.cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary library, const char*) {

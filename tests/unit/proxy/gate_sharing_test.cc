@@ -33,7 +33,7 @@ class SharingTest : public ContextGateTest {
     bool fresh = false;
     EXPECT_EQ(
         cache_.get({session, true, 0, true}, *images_.from_bytes(std::as_bytes(std::span(text))),
-                   load, &module, &fresh),
+                   {}, load, &module, &fresh),
         CUDA_SUCCESS);
     return module;
   }

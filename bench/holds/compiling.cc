@@ -1,0 +1,194 @@
+// What a compile of PTX costs small requests of the same context, natively: a thread sends requests
+// (4 KiB up, a kernel, 4 KiB down, waited for) while another one loads code, in each of the ways
+// that a driver has for it.
+//
+//   bench/holds/compiling      about 15 seconds on a GPU; a line for each way
+//
+// Each text is another one, so that no cache has it, but for the rows that say so.
+#include <cuda.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/client/common.h"
+
+namespace {
+
+using bench::now_ns;
+
+constexpr int64_t kRowNs = 1'200'000'000;
+constexpr auto kPause = std::chrono::microseconds(300);
+
+CUdevice device = 0;
+CUcontext context = nullptr, other = nullptr;  // `other`: a second one of the same GPU
+
+// So many pairs of instructions, others for each number.
+std::string text(uint64_t number, int pairs) {
+  std::string body = "mov.u32 %r0, " + std::to_string(number % 1'000'000'000) + ";\n";
+  for (int i = 0; i < pairs; ++i)
+    body += "add.u32 %r1, %r0, " + std::to_string(i) + ";\nxor.b32 %r0, %r1, 3;\n";
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry long_one(.param .u64 to)\n"
+         "{\n.reg .u32 %r<2>;\n.reg .u64 %rd<1>;\nld.param.u64 %rd0, [to];\n" +
+         body + "st.global.u32 [%rd0], %r0;\nret;\n}\n";
+}
+
+struct Times {
+  std::vector<double> us;
+  double at(double part) {
+    if (us.empty()) return 0;
+    std::sort(us.begin(), us.end());
+    return us[std::min(us.size() - 1, size_t(part * double(us.size())))];
+  }
+  void add(int64_t begin_ns) { us.push_back(double(now_ns() - begin_ns) / 1e3); }
+};
+
+// Requests until told to end.
+void send_requests(const std::atomic<bool>& stop, Times& times) {
+  CU(cuCtxSetCurrent(context));
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr data = 0;
+  std::vector<uint32_t> host(1024);
+  CU(cuModuleLoadData(&module, bench::kPtx));
+  CU(cuModuleGetFunction(&kernel, module, "count_up"));
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuMemAlloc(&data, 4096));
+  uint32_t amount = 1;
+  void* arguments[] = {&data, &amount};
+  while (!stop) {
+    const int64_t begin = now_ns();
+    CU(cuMemcpyHtoDAsync(data, host.data(), 4096, stream));
+    CU(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
+    CU(cuMemcpyDtoHAsync(host.data(), data, 4096, stream));
+    CU(cuStreamSynchronize(stream));
+    times.add(begin);
+    std::this_thread::sleep_for(kPause);
+  }
+  CU(cuStreamDestroy(stream));
+  CU(cuMemFree(data));
+  CU(cuModuleUnload(module));
+}
+
+void row(const char* way, const std::function<void()>& step) {
+  std::atomic<bool> stop{false};
+  Times requests, steps;
+  std::thread requester(send_requests, std::cref(stop), std::ref(requests));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const int64_t end = now_ns() + kRowNs; now_ns() < end;) {
+    const int64_t begin = now_ns();
+    step();
+    steps.add(begin);
+  }
+  stop = true;
+  requester.join();
+  std::printf("%-46s %6zu %9.1f   %7zu %8.1f %8.1f %9.1f %9.1f\n", way, steps.us.size(),
+              steps.at(0.5) / 1e3, requests.us.size(), requests.at(0.5), requests.at(0.9),
+              requests.at(0.99), requests.at(1));
+  std::fflush(stdout);
+}
+
+std::string linked(const std::string& ptx) {
+  CUlinkState link = nullptr;
+  void* code = nullptr;
+  size_t bytes = 0;
+  CU(cuLinkCreate(0, nullptr, nullptr, &link));
+  CU(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(ptx.c_str()), ptx.size() + 1, "text",
+                   0, nullptr, nullptr));
+  CU(cuLinkComplete(link, &code, &bytes));
+  std::string cubin(static_cast<const char*>(code), bytes);
+  CU(cuLinkDestroy(link));
+  return cubin;
+}
+
+void load_module(const std::string& image) {
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CU(cuModuleLoadData(&module, image.c_str()));
+  CU(cuModuleGetFunction(&kernel, module, "long_one"));
+  CU(cuModuleUnload(module));
+}
+
+void load_library(const std::string& image, bool kernel_too) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  CU(cuLibraryLoadData(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  if (kernel_too) {
+    CU(cuLibraryGetKernel(&kernel, library, "long_one"));
+    CU(cuKernelGetFunction(&function, kernel));
+  }
+  CU(cuLibraryUnload(library));
+}
+
+// So that the driver's cache has it, then as a module.
+void load_both(const std::string& ptx) {
+  load_library(ptx, false);
+  load_module(ptx);
+}
+
+// A module, but the library's.
+void load_its_module(const std::string& ptx) {
+  CUlibrary library = nullptr;
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CU(cuLibraryLoadData(&library, ptx.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryGetModule(&module, library));
+  CU(cuModuleGetFunction(&kernel, module, "long_one"));
+  CU(cuLibraryUnload(library));
+}
+
+void in_other(const std::function<void()>& step) {
+  CU(cuCtxSetCurrent(other));
+  step();
+  CU(cuCtxSetCurrent(context));
+}
+
+void rows(int pairs) {
+  uint64_t number = uint64_t(getpid()) * 1'000'003 + uint64_t(now_ns() % 1'000'000);
+  const auto fresh = [&number, pairs] { return text(++number, pairs); };
+  const std::string same = fresh(), code = linked(same);
+  load_module(same);  // the driver's cache has it now
+  std::printf("%d instructions, %zu bytes of machine code\n", 2 * pairs, code.size());
+  row("nothing", [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  row("the text is made", [&] { (void)fresh(); });
+  row("module of PTX", [&] { load_module(fresh()); });
+  row("module of PTX that the cache has", [&] { load_module(same); });
+  row("module of machine code", [&] { load_module(code); });
+  row("library of PTX", [&] { load_library(fresh(), false); });
+  row("library of PTX, and its kernel", [&] { load_library(fresh(), true); });
+  row("library of machine code, and its kernel", [&] { load_library(code, true); });
+  row("library of PTX, then a module of it", [&] { load_both(fresh()); });
+  row("library of PTX, and its module", [&] { load_its_module(fresh()); });
+  row("linker", [&] { (void)linked(fresh()); });
+  if (other == nullptr) return;
+  row("module of PTX in another context", [&] { in_other([&] { load_module(fresh()); }); });
+  row("linker in another context", [&] { in_other([&] { (void)linked(fresh()); }); });
+}
+
+}  // namespace
+
+int main() {
+  CU(cuInit(0));
+  CU(cuDeviceGet(&device, 0));
+  CU(cuDevicePrimaryCtxRetain(&context, device));
+  CU(cuCtxSetCurrent(context));
+  std::printf("%-46s %6s %9s   %7s %8s %8s %9s %9s\n", "beside", "times", "p50 ms", "requests",
+              "p50 us", "p90", "p99", "most");
+  rows(5000);
+  rows(20);
+  CU(cuCtxCreate(&other, nullptr, 0, device));
+  CU(cuCtxSetCurrent(context));
+  rows(5000);
+  CU(cuCtxDestroy(other));
+  CU(cuDevicePrimaryCtxRelease(device));
+  return 0;
+}

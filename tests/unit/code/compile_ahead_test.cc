@@ -1,0 +1,131 @@
+// PTX is compiled before it is loaded: by whom, when not, and whose answers the client gets.
+#include "policies/compile_ahead.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "image/fatbin.h"
+#include "proxy/code/image_scan.h"
+#include "tests/unit/proxy/session_fixture.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr uint64_t kModule = make_id(1, 1);
+const std::string kText = ".version 7.0\n.target sm_70\n.visible .entry k() { ret; }\n";
+
+class CompileAheadTest : public SessionTest {
+ protected:
+  CompileAheadTest() {
+    said = {};
+    calls.clear();
+    driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option* options,
+                                  void** values, unsigned int count, CUlibraryOption*, void**,
+                                  unsigned int) {
+      calls.push_back("compile");
+      *library = reinterpret_cast<CUlibrary>(0x100);
+      write_error(options, values, count);
+      return CUDA_SUCCESS;
+    };
+    driver.cuLibraryUnload = [](CUlibrary) {
+      calls.push_back("unload");
+      return CUDA_SUCCESS;
+    };
+    driver.cuModuleLoadDataEx = [](CUmodule* module, const void*, unsigned int, CUjit_option*,
+                                   void**) {
+      calls.push_back("load");
+      *module = reinterpret_cast<CUmodule>(0x200);
+      return said.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+    };
+  }
+  ~CompileAheadTest() override { session.reset(); }
+
+  static void write_error(const CUjit_option* options, void* const* values, unsigned int count) {
+    for (unsigned int i = 0; i < count; ++i) {
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+        std::strcpy(static_cast<char*>(values[i]), said.c_str());
+    }
+  }
+  CUresult load_module(const std::string& image) {
+    wire::tubeLoadImage load{};
+    load.library = kModule;
+    load.kind = wire::LoadedAs::kModule;
+    return call(with(load, &wire::tubeLoadImage::image, image));
+  }
+
+  static inline std::string said;  // the compiler's error
+  static inline std::vector<std::string> calls;
+};
+
+using Calls = std::vector<std::string>;
+
+TEST_F(CompileAheadTest, TextIsCompiledBeforeItIsLoaded) {
+  EXPECT_EQ(load_module(kText), CUDA_SUCCESS);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "load"}));
+}
+
+TEST_F(CompileAheadTest, MachineCodeIsNot) {
+  EXPECT_EQ(load_module("\x7f"
+                        "ELF .version"),
+            CUDA_SUCCESS);
+  EXPECT_EQ(calls, Calls{"load"});
+}
+
+TEST_F(CompileAheadTest, AnErrorIsTheLoads) {
+  said = "no such instruction";
+  EXPECT_EQ(load_module(kText), CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "load"}));
+}
+
+TEST_F(CompileAheadTest, AnImageThatTheDriverNeverLeavesIsRefused) {
+  std::string image(4096, '\0');
+  const image::FatbinHeader head{image::kFatbinMagic, 1, sizeof head, image.size() - sizeof head};
+  std::memcpy(image.data(), &head, sizeof head);
+  EXPECT_EQ(load_module(image), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(calls, Calls{});
+}
+
+TEST(CompileAhead, OfTheDriversCache) {
+  using policies::cache_serves, policies::tells_of_cache;
+  EXPECT_FALSE(tells_of_cache(500'000)) << "nothing was compiled";
+  EXPECT_TRUE(tells_of_cache(6'400'000));
+  EXPECT_TRUE(cache_serves(6'400'000, 30'000));
+  EXPECT_FALSE(cache_serves(118'000'000, 120'000'000));
+}
+
+// One entry in a fatbin.
+std::string fatbin(image::EntryKind kind, uint32_t sm, const std::string& payload) {
+  struct {
+    uint16_t kind, version;
+    uint32_t header_size;
+    uint64_t payload_size;
+    uint32_t unused[3], sm;
+    uint64_t rest[4];
+  } entry{};
+  static_assert(sizeof entry == 64);
+  entry.kind = static_cast<uint16_t>(kind);
+  entry.header_size = sizeof entry;
+  entry.payload_size = payload.size();
+  entry.sm = sm;
+  const image::FatbinHeader head{image::kFatbinMagic, 1, sizeof head,
+                                 sizeof entry + payload.size()};
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) +
+         std::string(reinterpret_cast<const char*>(&entry), sizeof entry) + payload;
+}
+
+TEST(CompileAhead, WhatAGpuCompiles) {
+  const auto compiled = [](const std::string& image) {
+    return is_compiled(std::as_bytes(std::span(image)), 90);
+  };
+  using enum image::EntryKind;
+  EXPECT_TRUE(compiled(kText));
+  EXPECT_FALSE(compiled("no text of a program"));
+  EXPECT_TRUE(compiled(fatbin(kPtx, 70, kText)));
+  EXPECT_FALSE(compiled(fatbin(kPtx, 100, kText))) << "of a later GPU";
+  EXPECT_FALSE(compiled(fatbin(kElf, 90, "code")));
+  EXPECT_FALSE(compiled(fatbin(kElf, 80, "code"))) << "which runs nowhere here";
+}
+
+}  // namespace
+}  // namespace tube::proxy
