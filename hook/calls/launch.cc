@@ -12,6 +12,7 @@
 
 #include "hook/objects/context.h"
 #include "hook/objects/device_output.h"
+#include "hook/objects/kernels.h"
 #include "hook/objects/support.h"
 #include "hook/process/start_trace.h"
 #include "protocol/hook_decls.gen.h"
@@ -19,7 +20,6 @@
 namespace tube::hook {
 namespace {
 
-constexpr uint32_t kMaxParameterBytes = 32764;
 constexpr unsigned kMaxLaunchAttributes = 32;
 
 // The attributes of one launch; `recorded` are the events that they name, which the launch records.

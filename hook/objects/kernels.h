@@ -18,6 +18,8 @@
 
 namespace tube::hook {
 
+inline constexpr uint32_t kMaxParameterBytes = 32764;  // of a launch
+
 struct Kernel;
 
 // A library or a module.

@@ -15,8 +15,6 @@
 namespace tube::hook {
 namespace {
 
-constexpr unsigned kMaxParameterBytes = 32764;
-
 Kernel* kernel_of(CUfunction handle) { return find_kernel(handle); }
 // As for a launch: without a function it is the missing context that is told.
 CUresult no_kernel() {
