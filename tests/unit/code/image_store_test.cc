@@ -31,6 +31,7 @@ class ImageStoreTest : public ::testing::Test {
     auto image = store.from_fd(file.get(), offset, kBytes, capabilities, &read_bytes);
     return image.ok() ? image.take() : nullptr;
   }
+  HostBudget host{{2 * kBytes, 0}, [] { return UINT64_MAX; }};
   ImageStore store;
   UniqueFd file;
   char* bytes = nullptr;
@@ -85,7 +86,6 @@ TEST_F(ImageStoreTest, MachineCodeForOtherGenerationsIsNotRead) {
 
 // A file with holes may be as large as it likes.
 TEST_F(ImageStoreTest, WhatTheDriverDidNotTakeIsNotKept) {
-  HostBudget host({2 * kBytes, 0}, [] { return UINT64_MAX; });
   store.count_in(&host);
   for (int i = 0; i < 5; ++i) {
     bytes[0] = static_cast<char>('a' + i);
@@ -98,7 +98,6 @@ TEST_F(ImageStoreTest, WhatTheDriverDidNotTakeIsNotKept) {
 }
 
 TEST_F(ImageStoreTest, BeyondTheBudgetWhatIsKeptForOthersGoes) {
-  HostBudget host({2 * kBytes, 0}, [] { return UINT64_MAX; });
   store.count_in(&host);
   store.keep(load());
   bytes[0] = 'b';
