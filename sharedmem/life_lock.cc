@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/page.h"
+
 namespace tube::shared {
 namespace {
-
-constexpr uint64_t kPage = 4096;
 
 int lock_file(int fd, int operation) {
   int result;

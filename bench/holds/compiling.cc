@@ -2,43 +2,34 @@
 // (4 KiB up, a kernel, 4 KiB down, waited for) while another one loads code, in each of the ways
 // that a driver has for it.
 //
-//   bench/holds/compiling      about 15 seconds on a GPU; a line for each way
+//   bench/holds/compiling [MS]      of each way, a line; 1200, some 45 seconds altogether
 //
 // Each text is another one, so that no cache has it, but for the rows that say so.
 #include <cuda.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/client/common.h"
+#include "bench/holds/new_text.h"
 
 namespace {
 
 using bench::now_ns;
 
-constexpr int64_t kRowNs = 1'200'000'000;
+int64_t row_ns = 1'200'000'000;
 constexpr auto kPause = std::chrono::microseconds(300);
 
 CUdevice device = 0;
 CUcontext context = nullptr, other = nullptr;  // `other`: a second one of the same GPU
-
-// So many pairs of instructions, others for each number.
-std::string text(uint64_t number, int pairs) {
-  std::string body = "mov.u32 %r0, " + std::to_string(number % 1'000'000'000) + ";\n";
-  for (int i = 0; i < pairs; ++i)
-    body += "add.u32 %r1, %r0, " + std::to_string(i) + ";\nxor.b32 %r0, %r1, 3;\n";
-  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry long_one(.param .u64 to)\n"
-         "{\n.reg .u32 %r<2>;\n.reg .u64 %rd<1>;\nld.param.u64 %rd0, [to];\n" +
-         body + "st.global.u32 [%rd0], %r0;\nret;\n}\n";
-}
 
 struct Times {
   std::vector<double> us;
@@ -83,7 +74,7 @@ void row(const char* way, const std::function<void()>& step) {
   Times requests, steps;
   std::thread requester(send_requests, std::cref(stop), std::ref(requests));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  for (const int64_t end = now_ns() + kRowNs; now_ns() < end;) {
+  for (const int64_t end = now_ns() + row_ns; now_ns() < end;) {
     const int64_t begin = now_ns();
     step();
     steps.add(begin);
@@ -113,7 +104,7 @@ void load_module(const std::string& image) {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
   CU(cuModuleLoadData(&module, image.c_str()));
-  CU(cuModuleGetFunction(&kernel, module, "long_one"));
+  CU(cuModuleGetFunction(&kernel, module, "plain"));
   CU(cuModuleUnload(module));
 }
 
@@ -123,7 +114,7 @@ void load_library(const std::string& image, bool kernel_too) {
   CUfunction function = nullptr;
   CU(cuLibraryLoadData(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   if (kernel_too) {
-    CU(cuLibraryGetKernel(&kernel, library, "long_one"));
+    CU(cuLibraryGetKernel(&kernel, library, "plain"));
     CU(cuKernelGetFunction(&function, kernel));
   }
   CU(cuLibraryUnload(library));
@@ -142,7 +133,7 @@ void load_its_module(const std::string& ptx) {
   CUfunction kernel = nullptr;
   CU(cuLibraryLoadData(&library, ptx.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   CU(cuLibraryGetModule(&module, library));
-  CU(cuModuleGetFunction(&kernel, module, "long_one"));
+  CU(cuModuleGetFunction(&kernel, module, "plain"));
   CU(cuLibraryUnload(library));
 }
 
@@ -153,8 +144,7 @@ void in_other(const std::function<void()>& step) {
 }
 
 void rows(int pairs) {
-  uint64_t number = uint64_t(getpid()) * 1'000'003 + uint64_t(now_ns() % 1'000'000);
-  const auto fresh = [&number, pairs] { return text(++number, pairs); };
+  const auto fresh = [pairs] { return new_text(pairs); };
   const std::string same = fresh(), code = linked(same);
   load_module(same);  // the driver's cache has it now
   std::printf("%d instructions, %zu bytes of machine code\n", 2 * pairs, code.size());
@@ -176,7 +166,8 @@ void rows(int pairs) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) row_ns = std::atoll(argv[1]) * 1'000'000;
   CU(cuInit(0));
   CU(cuDeviceGet(&device, 0));
   CU(cuDevicePrimaryCtxRetain(&context, device));

@@ -82,6 +82,15 @@ class Holds(unittest.TestCase):
         for line in lines:
             self.assertRegex(line, r": p50 [1-9][0-9.]* p90 [0-9.]+ p99 [0-9.]+ max [0-9.]+ us$")
 
+    def test_compiles_beside_requests(self):
+        program = str(LAYOUT.build / "bench/holds/compiling")
+        out = subprocess.run([program, "1"], env=tubetest.environment(LAYOUT, "native", "sim"),
+                             capture_output=True, text=True, timeout=110, check=True)
+        rows = [line for line in out.stdout.splitlines()[1:] if "bytes of machine" not in line]
+        self.assertEqual(len(rows), 11 + 11 + 13)
+        for row in rows:
+            self.assertRegex(row, r" +[1-9][0-9]* +[0-9.]+ +[1-9][0-9]*( +[0-9.]+){4}$")
+
     def test_every_scenario_has_known_words(self):
         program = str(LAYOUT.build / "bench/holds/holds")
         out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"),

@@ -1,16 +1,15 @@
 #include "bench/holds/words.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
 #include <thread>
+
+#include "bench/holds/new_text.h"
 
 namespace holds {
 
@@ -64,25 +63,11 @@ struct Arguments {
 
 // ---- code
 
-// PTX that no cache has yet, some milliseconds of the compiler's time.
-std::vector<char> new_text(bool with_variable) {
-  static uint64_t number = uint64_t(getpid()) << 24 ^ uint64_t(time(nullptr));
-  std::string body;
-  for (int i = 0; i < 2000; ++i)
-    body += "add.u32 %r0, %r0, " + std::to_string(i) + ";\nxor.b32 %r0, %r0, 3;\n";
-  const std::string variable = with_variable ? ".global .align 4 .u32 kept = 7;\n" : "";
-  const std::string text =
-      ".version 7.0\n.target sm_70\n.address_size 64\n" + variable +
-      ".visible .entry plain(.param .u64 out, .param .u32 n)\n{\n.reg .u32 %r<1>;\n"
-      ".reg .u64 %rd<1>;\nld.param.u64 %rd0, [out];\nmov.u32 %r0, " +
-      std::to_string(++number % 1'000'000'000) + ";\n" + body +
-      (with_variable ? "st.global.u32 [kept], %r0;\n" : "") +
-      "st.global.u32 [%rd0], %r0;\nret;\n}\n";
-  return {text.c_str(), text.c_str() + text.size() + 1};
-}
-
 std::vector<char> image(const Text& name) {
-  if (name == "text" || name == "text_with_variable") return new_text(name != "text");
+  if (name == "text" || name == "text_with_variable") {
+    const std::string text = new_text(2000, name != "text");
+    return {text.c_str(), text.c_str() + text.size() + 1};
+  }
   const auto path =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / (name + ".fatbin");
   std::ifstream file(path, std::ios::binary);

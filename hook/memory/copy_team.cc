@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/page.h"
 #include "hook/memory/streaming_copy.h"
 
 #ifndef MADV_POPULATE_READ
@@ -27,7 +28,6 @@ namespace {
 
 constexpr uint32_t kCopies = 4;  // large copies of one process that helpers share; more go alone
 constexpr uint64_t kSlice = policies::kSliceBytes;
-constexpr uint64_t kPage = 4096;
 constexpr uint32_t kMostSlices = TeamCopy::kMostPieceBytes / kSlice;
 static_assert(kMostSlices <= 32);
 // How long helpers look for the next piece before they sleep: less than waking them costs.

@@ -14,7 +14,7 @@
 namespace tube::proxy {
 namespace {
 
-constexpr std::chrono::milliseconds kLeastLook{100};
+constexpr std::chrono::milliseconds kLookAgain{100};  // at what functions hold, while several do
 
 }  // namespace
 
@@ -83,7 +83,7 @@ void HostAhead::run() {
     lock.lock();
     counts_.settled = true;
     const auto due = [this] { return stop_ || news_; };
-    if (shared) (void)changed_.wait_for(lock, kLeastLook, due);
+    if (shared) (void)changed_.wait_for(lock, kLookAgain, due);
     else changed_.wait(lock, due);
   }
 }

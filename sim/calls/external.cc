@@ -8,12 +8,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/page.h"
 #include "sim/machine/work.h"
 
 namespace tube::sim {
 namespace {
-
-constexpr uint64_t kPage = 4096;
 
 struct ExternalMemory {
   int fd = -1;
@@ -206,7 +205,7 @@ SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out,
   if (timeline && d->handle.fd < 0) return CUDA_ERROR_INVALID_VALUE;
   if (!is_semaphore(d->handle.fd))
     return CUDA_ERROR_UNKNOWN;  // unlike memory's, the descriptor stays the caller's
-  void* p = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, d->handle.fd, 0);
+  void* p = mmap(nullptr, tube::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, d->handle.fd, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   auto semaphore = std::make_unique<ExternalSemaphore>();
   semaphore->shared = std::make_shared<Semaphore>();

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/page.h"
 #include "sim/machine/devices.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/state.h"
@@ -20,7 +21,6 @@ namespace {
 
 constexpr uint64_t kMemoryMagic = 0x4d454d434950494dull;
 constexpr uint64_t kEventMagic = 0x4e56454350494d53ull;
-constexpr uint64_t kHandlePage = 4096;
 
 // What the 64 opaque bytes hold.
 struct Handle {
@@ -88,9 +88,9 @@ Device* device_of(State& s, int physical) {
   return nullptr;
 }
 
-uint64_t first_page(uint64_t address) { return address / kHandlePage * kHandlePage; }
+uint64_t first_page(uint64_t address) { return address / kPage * kPage; }
 uint64_t page_bytes(uint64_t address, uint64_t bytes) {
-  return (address + bytes + kHandlePage - 1) / kHandlePage * kHandlePage - first_page(address);
+  return (address + bytes + kPage - 1) / kPage * kPage - first_page(address);
 }
 
 CUresult map_import(State& s, const Handle& handle, const Device& device, Context* context,
@@ -146,7 +146,7 @@ CUresult open_memory(CUdeviceptr* out, const CUipcMemHandle& opaque, unsigned fl
 }
 
 SharedEventPtr map_event(int fd, bool owner) {
-  void* p = mmap(nullptr, kHandlePage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* p = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (p == MAP_FAILED || !owner) close(fd);
   if (p == MAP_FAILED) return nullptr;
   auto shared = std::make_shared<SharedEvent>();
@@ -158,7 +158,7 @@ SharedEventPtr map_event(int fd, bool owner) {
 }  // namespace
 
 SharedEvent::~SharedEvent() {
-  if (words != nullptr) munmap(words, kHandlePage);
+  if (words != nullptr) munmap(words, kPage);
   if (fd >= 0) close(fd);
 }
 
@@ -174,7 +174,7 @@ SharedEventPtr make_shared_event() {
   if (fd < 0 && errno == EMFILE && raise_fd_limit())
     fd = memfd_create("tube-sim-event", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
-  if (ftruncate(fd, kHandlePage) != 0) {
+  if (ftruncate(fd, kPage) != 0) {
     close(fd);
     return nullptr;
   }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "image/fatbin.h"
 #include "proxy/code/image_scan.h"
+#include "tests/unit/image/fatbin_bytes.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
@@ -94,26 +94,6 @@ TEST(CompileAhead, OfTheDriversCache) {
   EXPECT_FALSE(cache_serves(118'000'000, 120'000'000));
 }
 
-// One entry in a fatbin.
-std::string fatbin(image::EntryKind kind, uint32_t sm, const std::string& payload) {
-  struct {
-    uint16_t kind, version;
-    uint32_t header_size;
-    uint64_t payload_size;
-    uint32_t unused[3], sm;
-    uint64_t rest[4];
-  } entry{};
-  static_assert(sizeof entry == 64);
-  entry.kind = static_cast<uint16_t>(kind);
-  entry.header_size = sizeof entry;
-  entry.payload_size = payload.size();
-  entry.sm = sm;
-  const image::FatbinHeader head{image::kFatbinMagic, 1, sizeof head,
-                                 sizeof entry + payload.size()};
-  return std::string(reinterpret_cast<const char*>(&head), sizeof head) +
-         std::string(reinterpret_cast<const char*>(&entry), sizeof entry) + payload;
-}
-
 TEST(CompileAhead, WhatAGpuCompiles) {
   const auto compiled = [](const std::string& image) {
     return is_compiled(std::as_bytes(std::span(image)), 90);
@@ -121,10 +101,10 @@ TEST(CompileAhead, WhatAGpuCompiles) {
   using enum image::EntryKind;
   EXPECT_TRUE(compiled(kText));
   EXPECT_FALSE(compiled("no text of a program"));
-  EXPECT_TRUE(compiled(fatbin(kPtx, 70, kText)));
-  EXPECT_FALSE(compiled(fatbin(kPtx, 100, kText))) << "of a later GPU";
-  EXPECT_FALSE(compiled(fatbin(kElf, 90, "code")));
-  EXPECT_FALSE(compiled(fatbin(kElf, 80, "code"))) << "which runs nowhere here";
+  EXPECT_TRUE(compiled(image::fatbin_of({{kPtx, 70, kText}})));
+  EXPECT_FALSE(compiled(image::fatbin_of({{kPtx, 100, kText}}))) << "of a later GPU";
+  EXPECT_FALSE(compiled(image::fatbin_of({{kElf, 90, "code"}})));
+  EXPECT_FALSE(compiled(image::fatbin_of({{kElf, 80, "code"}}))) << "which runs nowhere here";
 }
 
 }  // namespace

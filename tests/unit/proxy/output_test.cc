@@ -11,6 +11,7 @@
 #include "protocol/handle_id.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/common/process_output.h"
+#include "tests/unit/image/fatbin_bytes.h"
 
 namespace tube::proxy {
 namespace {
@@ -21,40 +22,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-struct EntryBytes {
-  uint16_t kind, version;
-  uint32_t header_size;
-  uint64_t payload_size;
-  uint32_t compressed_size, unknown0, unknown1, sm;
-  uint64_t unknown2, flags, unknown3, uncompressed_size;
-};
-static_assert(sizeof(EntryBytes) == 64);
-
-struct Part {
-  image::EntryKind kind;
-  uint32_t sm;
-  std::string payload;
-  uint64_t claims = 0;  // bytes that it says are packed in it; 0: it is not packed
-};
-
 // Fewer than 15 bytes as LZ4 packs what does not repeat.
 std::string packed(const std::string& text) { return static_cast<char>(text.size() << 4) + text; }
-
-std::string fatbin(const std::vector<Part>& parts) {
-  std::string body;
-  for (const Part& part : parts) {
-    EntryBytes entry{};
-    entry.kind = static_cast<uint16_t>(part.kind);
-    entry.header_size = sizeof entry;
-    entry.payload_size = part.payload.size();
-    entry.sm = part.sm;
-    if (part.claims != 0) entry.flags = 0x2000;
-    entry.uncompressed_size = part.claims;
-    body.append(reinterpret_cast<const char*>(&entry), sizeof entry).append(part.payload);
-  }
-  const image::FatbinHeader header{image::kFatbinMagic, 1, sizeof header, body.size()};
-  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
-}
 
 TEST(ImageScan, TextThatPrintsAndTextThatDoesNot) {
   EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities).all,
@@ -66,34 +35,37 @@ TEST(ImageScan, TextThatPrintsAndTextThatDoesNot) {
 }
 
 TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
-  const Part other{image::EntryKind::kElf, 80, "vprintf"},
+  const image::Part other{image::EntryKind::kElf, 80, "vprintf"},
       quiet{image::EntryKind::kElf, 90, "nothing"}, ptx{image::EntryKind::kPtx, 75, "vprintf"};
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), kCapabilities).all, 0u);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities).all, 0u)
+  EXPECT_EQ(scan_image(bytes_of(image::fatbin_of({other, quiet})), kCapabilities).all, 0u);
+  EXPECT_EQ(scan_image(bytes_of(image::fatbin_of({other, quiet, ptx})), kCapabilities).all, 0u)
       << "machine code is taken before PTX";
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, ptx})), kCapabilities).all, wire::kKernelPrints);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})),
-                       kCapabilities)
-                .all,
-            wire::kKernelPrints | wire::kKernelAsserts);
+  EXPECT_EQ(scan_image(bytes_of(image::fatbin_of({other, ptx})), kCapabilities).all,
+            wire::kKernelPrints);
+  EXPECT_EQ(
+      scan_image(
+          bytes_of(image::fatbin_of({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})),
+          kCapabilities)
+          .all,
+      wire::kKernelPrints | wire::kKernelAsserts);
   const int both[] = {90, 80};
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both).all, wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of(image::fatbin_of({other, quiet})), both).all, wire::kKernelPrints);
 }
 
 TEST(ImageScan, PackedEntriesMayTakeSoMuchTogether) {
   constexpr uint64_t kMost = 1000;
-  const Part quiet{image::EntryKind::kElf, 90, packed("nothing"), 100},
+  const image::Part quiet{image::EntryKind::kElf, 90, packed("nothing"), 100},
       greedy{image::EntryKind::kElf, 90, packed("nothing"), kMost};
-  const Part plain{image::EntryKind::kElf, 90, std::string(2 * kMost, 'x')};
-  const std::vector<Part> many(10, quiet);
-  std::vector<Part> more = many;
+  const image::Part plain{image::EntryKind::kElf, 90, std::string(2 * kMost, 'x')};
+  const std::vector<image::Part> many(10, quiet);
+  std::vector<image::Part> more = many;
   more.push_back(plain);
-  EXPECT_EQ(scan_image(bytes_of(fatbin(more)), kCapabilities, kMost).all, 0u)
+  EXPECT_EQ(scan_image(bytes_of(image::fatbin_of(more)), kCapabilities, kMost).all, 0u)
       << "what is not packed does not count";
-  for (const Part& one : {quiet, greedy}) {
-    std::vector<Part> too_many = many;
+  for (const image::Part& one : {quiet, greedy}) {
+    std::vector<image::Part> too_many = many;
     too_many.insert(too_many.begin() + 3, one);
-    const ImageFacts facts = scan_image(bytes_of(fatbin(too_many)), kCapabilities, kMost);
+    const ImageFacts facts = scan_image(bytes_of(image::fatbin_of(too_many)), kCapabilities, kMost);
     EXPECT_EQ(facts.all, kRuntimeFlags | kImageManaged) << "the worst is assumed";
     EXPECT_FALSE(facts.stateless);
     EXPECT_TRUE(facts.by_function.empty());
@@ -103,8 +75,9 @@ TEST(ImageScan, PackedEntriesMayTakeSoMuchTogether) {
 // Each may claim a gigabyte, which takes a tenth of a second to look at: all of them together must
 // not take minutes.
 TEST(ImageScan, TenThousandGreedyEntriesAreGivenUpOn) {
-  const Part greedy{image::EntryKind::kElf, 90, packed("nothing"), image::kMaxUnpackedBytes / 4};
-  const std::string image = fatbin(std::vector<Part>(10'000, greedy));
+  const image::Part greedy{image::EntryKind::kElf, 90, packed("nothing"),
+                           image::kMaxUnpackedBytes / 4};
+  const std::string image = image::fatbin_of(std::vector<image::Part>(10'000, greedy));
   EXPECT_NE(scan_image(bytes_of(image), kCapabilities).all, 0u);
   image::FatbinReader reader(reinterpret_cast<const std::byte*>(image.data()), image.size());
   image::Unpacker unpacker;
@@ -117,8 +90,8 @@ TEST(ImageScan, TenThousandGreedyEntriesAreGivenUpOn) {
 }
 
 TEST(ImageScan, DamageIsNoTrouble) {
-  const std::string whole =
-      fatbin({{image::EntryKind::kElf, 90, "vprintf"}, {image::EntryKind::kPtx, 75, "vprintf"}});
+  const std::string whole = image::fatbin_of(
+      {{image::EntryKind::kElf, 90, "vprintf"}, {image::EntryKind::kPtx, 75, "vprintf"}});
   for (size_t size = 0; size < whole.size(); ++size)
     (void)scan_image(bytes_of(whole.substr(0, size)), kCapabilities);
   for (size_t at = 0; at < whole.size(); ++at) {
@@ -129,7 +102,7 @@ TEST(ImageScan, DamageIsNoTrouble) {
 }
 
 TEST(Fatbin, AnEntryBeyondTheEndIsToldFromTheEnd) {
-  std::string whole = fatbin({{image::EntryKind::kPtx, 75, "one"}});
+  std::string whole = image::fatbin_of({{image::EntryKind::kPtx, 75, "one"}});
   image::FatbinReader good(reinterpret_cast<const std::byte*>(whole.data()), whole.size());
   image::Entry entry;
   EXPECT_TRUE(good.next(&entry));
