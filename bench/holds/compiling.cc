@@ -100,6 +100,38 @@ std::string linked(const std::string& ptx) {
   return cubin;
 }
 
+// Text with an error at its end, each time another one.
+std::string refused_text(int pairs) { return new_text(pairs) + "\n.visible nonsense\n"; }
+
+void refused(CUresult error) {
+  if (error == CUDA_ERROR_INVALID_PTX) return;
+  std::fprintf(stderr, "the text was not refused: %d\n", error);
+  std::exit(1);
+}
+
+void refuse_module(const std::string& text) {
+  CUmodule module = nullptr;
+  refused(cuModuleLoadData(&module, text.c_str()));
+}
+
+void refuse_library(const std::string& text, bool module_too) {
+  CUlibrary library = nullptr;
+  CUmodule module = nullptr;
+  const CUresult error =
+      cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (error != CUDA_SUCCESS) return refused(error);  // a driver that compiles at once
+  if (module_too) refused(cuLibraryGetModule(&module, library));
+  CU(cuLibraryUnload(library));
+}
+
+void refuse_linked(const std::string& text) {
+  CUlinkState link = nullptr;
+  CU(cuLinkCreate(0, nullptr, nullptr, &link));
+  refused(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(text.c_str()), text.size() + 1,
+                        "text", 0, nullptr, nullptr));
+  CU(cuLinkDestroy(link));
+}
+
 void load_module(const std::string& image) {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
@@ -159,6 +191,10 @@ void rows(int pairs) {
   row("library of PTX, then a module of it", [&] { load_both(fresh()); });
   row("library of PTX, and its module", [&] { load_its_module(fresh()); });
   row("linker", [&] { (void)linked(fresh()); });
+  row("module of refused PTX", [&] { refuse_module(refused_text(pairs)); });
+  row("library of refused PTX", [&] { refuse_library(refused_text(pairs), false); });
+  row("library of refused PTX, and its module", [&] { refuse_library(refused_text(pairs), true); });
+  row("linker with refused PTX", [&] { refuse_linked(refused_text(pairs)); });
   if (other == nullptr) return;
   row("module of PTX in another context", [&] { in_other([&] { load_module(fresh()); }); });
   row("linker in another context", [&] { in_other([&] { (void)linked(fresh()); }); });

@@ -87,7 +87,7 @@ class Holds(unittest.TestCase):
         out = subprocess.run([program, "1"], env=tubetest.environment(LAYOUT, "native", "sim"),
                              capture_output=True, text=True, timeout=110, check=True)
         rows = [line for line in out.stdout.splitlines()[1:] if "bytes of machine" not in line]
-        self.assertEqual(len(rows), 11 + 11 + 13)
+        self.assertEqual(len(rows), 15 + 15 + 17)
         for row in rows:
             self.assertRegex(row, r" +[1-9][0-9]* +[0-9.]+ +[1-9][0-9]*( +[0-9.]+){4}$")
 

@@ -57,10 +57,11 @@ CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, con
 }
 
 // PTX, before anybody may stand behind its load: tried, if a child shall be the first to compile
-// it, which then has put it into the driver's cache, or compiled. `compiled`: with `answers`.
+// it, which then has put it into the driver's cache, or compiled. `answered`: by `answers`, not by
+// the load, if it comes to one that succeeds.
 CUresult compile_first(Session& session, const Decoded<wire::tubeLoadImage>& call,
                        const std::shared_ptr<const Image>& image, JitOptions* answers,
-                       bool* compiled) {
+                       bool* answered) {
   const Client& client = session.client();
   const Gpu& gpu = session.shared().gpus[session.context()->gpu];
   const auto options = call.array<uint32_t>(call->jit_options);
@@ -77,11 +78,15 @@ CUresult compile_first(Session& session, const Decoded<wire::tubeLoadImage>& cal
     return error;
   // Where there are managed variables, a linker compiles it, which holds nobody up (load_fresh).
   const ImageFacts& facts = image->facts(session.shared().gpus.capabilities());
-  *compiled = (facts.all & kImageManaged) == 0 &&
-              session.shared().modules.compiler().compile(
-                  *image, gpu.capability,
-                  {options, values, call->info_log_bytes, call->error_log_bytes}, answers);
-  return CUDA_SUCCESS;
+  if ((facts.all & kImageManaged) != 0) return CUDA_SUCCESS;
+  return session.shared().modules.compiler().compile(
+      *image, gpu.capability,
+      {.as_module = call->kind == wire::LoadedAs::kModule,
+       .untrusted_options = options,
+       .untrusted_values = values,
+       .untrusted_info_bytes = call->info_log_bytes,
+       .untrusted_error_bytes = call->error_log_bytes},
+      answers, answered);
 }
 
 // What the driver is asked when no loaded module serves: options and logs of a JIT belong to this
@@ -190,17 +195,19 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
   const ContextShare& share = *session.context();
   const bool plain =
       call->jit_options.size == 0 && call->library_options.size == 0 && share.green == nullptr;
-  bool fresh = false, compiled = false;
+  bool fresh = false, answered = false;
   JitOptions compilers;
-  const auto ahead = [&] { return compile_first(session, call, *image, &compilers, &compiled); };
+  const auto ahead = [&] { return compile_first(session, call, *image, &compilers, &answered); };
   const auto load = [&, managed = &state->managed](std::shared_ptr<const Image>* loaded,
                                                    uint64_t* raw) {
-    return load_fresh(session, call, jit, managed, loaded, raw);
+    const CUresult failed = load_fresh(session, call, jit, managed, loaded, raw);
+    answered = answered && failed == CUDA_SUCCESS;
+    return failed;
   };
   error = session.shared().modules.get(
       {session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, ahead, load,
       &state->module, &fresh);
-  (compiled && error == CUDA_SUCCESS ? compilers : jit).answer<wire::tubeLoadImage_reply>(reply);
+  (answered ? compilers : jit).answer<wire::tubeLoadImage_reply>(reply);
   if (error != CUDA_SUCCESS) return error;
   session.shared().images.keep(*image);
   if (!fresh) Stats::add(session.stats().images_shared);

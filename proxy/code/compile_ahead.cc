@@ -1,6 +1,8 @@
 #include "proxy/code/compile_ahead.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,6 +34,31 @@ bool CompileAhead::load(const Image& image, const Asked& asked, JitOptions* jit,
          !jit->error_told();
 }
 
+// CUDA_SUCCESS: not an error of the text by itself. What goes wrong later, as texts and limits of
+// the GPU come together, a load of a module says in other words, or not at all.
+CUresult CompileAhead::refusal(const Image& image, const Asked& asked, JitOptions* answers) {
+  JitOptions jit;
+  if (jit.build(asked.untrusted_options, asked.untrusted_values, asked.untrusted_info_bytes,
+                asked.untrusted_error_bytes) != CUDA_SUCCESS)
+    return CUDA_SUCCESS;
+  const Driver& driver = gate_.unwrapped();
+  CUlinkState link = nullptr;
+  if (driver.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link) != CUDA_SUCCESS)
+    return CUDA_SUCCESS;
+  const bool fatbin = is_fatbin({image.data(), image.size()});
+  const size_t bytes = fatbin ? image.size()
+                              : strnlen(reinterpret_cast<const char*>(image.data()), image.size()) +
+                                    1;  // the text's NUL belongs to it
+  const CUresult error =
+      driver.cuLinkAddData_v2(link, fatbin ? CU_JIT_INPUT_FATBINARY : CU_JIT_INPUT_PTX,
+                              const_cast<std::byte*>(image.data()), bytes, "", 0, nullptr, nullptr);
+  driver.cuLinkDestroy(link);
+  if (error != CUDA_ERROR_INVALID_PTX && error != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+    return CUDA_SUCCESS;
+  *answers = std::move(jit);
+  return error;
+}
+
 // What a second load of the image says of the driver's cache. Of two threads that ask at once both
 // do, and learn the same.
 void CompileAhead::prove(const Image& image, const Asked& asked, uint64_t first_ns) {
@@ -45,15 +72,22 @@ void CompileAhead::prove(const Image& image, const Asked& asked, uint64_t first_
         "CUDA_CACHE_PATH): all functions' launches stand while a program's PTX is compiled");
 }
 
-bool CompileAhead::compile(const Image& image, int capability, const Asked& asked,
-                           JitOptions* answers) {
+CUresult CompileAhead::compile(const Image& image, int capability, const Asked& asked,
+                               JitOptions* answers, bool* answered) {
+  *answered = false;
   if (cache_.load(std::memory_order_relaxed) == Cache::kDoesNot ||
       !is_compiled({image.data(), image.size()}, capability))
-    return false;
+    return CUDA_SUCCESS;
   uint64_t took_ns = 0;
-  if (!load(image, asked, answers, &took_ns)) return false;
+  *answered = load(image, asked, answers, &took_ns);
+  if (!*answered) {
+    if (!asked.as_module || !answers->error_told()) return CUDA_SUCCESS;
+    const CUresult error = refusal(image, asked, answers);
+    *answered = error != CUDA_SUCCESS;
+    return error;
+  }
   if (cache_.load(std::memory_order_relaxed) == Cache::kUnknown) prove(image, asked, took_ns);
-  return true;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace tube::proxy

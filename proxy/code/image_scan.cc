@@ -97,18 +97,19 @@ bool scan_form(std::span<const std::byte> fatbin, int capability, bool machine_c
   return any;
 }
 
-uint32_t magic_of(std::span<const std::byte> image) {
-  uint32_t magic = 0;
-  if (image.size() >= sizeof(magic)) std::memcpy(&magic, image.data(), sizeof(magic));
-  return magic;
-}
-
 }  // namespace
+
+bool is_fatbin(std::span<const std::byte> untrusted_image) {
+  uint32_t magic = 0;
+  if (untrusted_image.size() >= sizeof magic)
+    std::memcpy(&magic, untrusted_image.data(), sizeof magic);
+  return magic == image::kFatbinMagic;
+}
 
 // The newest entry of that form that can be loaded as it is.
 std::string select_code(std::span<const std::byte> untrusted_image, int capability, Form form) {
   const bool machine_code = form == Form::kMachineCode;
-  if (magic_of(untrusted_image) != image::kFatbinMagic) {
+  if (!is_fatbin(untrusted_image)) {
     if (machine_code != image::is_executable(untrusted_image)) return {};
     return {reinterpret_cast<const char*>(untrusted_image.data()), untrusted_image.size()};
   }
@@ -129,7 +130,7 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
 }
 
 bool is_compiled(std::span<const std::byte> untrusted_image, int capability) {
-  if (magic_of(untrusted_image) != image::kFatbinMagic)
+  if (!is_fatbin(untrusted_image))
     return !is_elf(untrusted_image.data(), untrusted_image.size()) &&
            contains(untrusted_image.data(), untrusted_image.size(), ".version");
   image::FatbinReader reader(untrusted_image.data(), untrusted_image.size());
@@ -159,7 +160,7 @@ ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<cons
   image::Unpacker unpacker(max_bytes);
   facts.stateless = true;
   bool all_known = true;
-  if (magic_of(untrusted_image) != image::kFatbinMagic) {
+  if (!is_fatbin(untrusted_image)) {
     add_facts(untrusted_image.data(), untrusted_image.size(), &facts, &all_known);
   } else {
     for (size_t i = 0; i < capabilities.size(); ++i) {

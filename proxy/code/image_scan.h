@@ -49,6 +49,9 @@ struct ImageFacts {
 ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities,
                       uint64_t max_bytes = image::kMaxUnpackedBytes);
 
+// Not one machine code or text by itself.
+bool is_fatbin(std::span<const std::byte> untrusted_image);
+
 // Whether a GPU of this capability compiles what it takes of the image: PTX, where there is no
 // machine code for it. Unpacks nothing.
 bool is_compiled(std::span<const std::byte> untrusted_image, int capability);

@@ -1,5 +1,5 @@
-// cuLink*: collects PTX texts; Complete checks that they link and returns an image that this driver
-// can load.
+// cuLink*: collects PTX texts, each compiled as it comes; Complete checks that they link and
+// returns an image that this driver can load.
 #include <cstring>
 
 #include "sim/calls/module.h"
@@ -15,7 +15,22 @@ struct Linker {
   std::string image;
 };
 
-// The texts of one input, whatever its container.
+// What a text alone is refused for. One that names what others have is looked at in Complete.
+CUresult take_text(Linker& linker, std::string text) {
+  Code code;
+  std::string why;
+  if (text.find(".extern") == std::string::npos) {
+    if (CUresult r = compile_image(text.c_str(), text.size() + 1, linker.sm, &code, &why);
+        r != CUDA_SUCCESS) {
+      report_jit(linker.log, why);
+      return r;
+    }
+  }
+  linker.texts.push_back(std::move(text));
+  return CUDA_SUCCESS;
+}
+
+// The texts of one input, whatever its container. Slow; without the lock.
 CUresult take_input(Linker& linker, CUjitInputType type, const void* data, size_t size) {
   std::vector<std::string_view> packed;
   if (unpack_linked(data, size, &packed)) {
@@ -26,16 +41,12 @@ CUresult take_input(Linker& linker, CUjitInputType type, const void* data, size_
     std::string text(static_cast<const char*>(data), size);
     while (!text.empty() && text.back() == '\0') text.pop_back();
     if (text.find(".version") == std::string::npos) return CUDA_ERROR_INVALID_IMAGE;
-    linker.texts.push_back(std::move(text));
-    return CUDA_SUCCESS;
+    return take_text(linker, std::move(text));
   }
   if (type == CU_JIT_INPUT_LIBRARY)
     return CUDA_SUCCESS;  // cudadevrt: its functions are the interpreter's own
   std::string why, text = ptx::find_ptx(data, size, linker.sm, &why);
-  if (!text.empty()) {
-    linker.texts.push_back(std::move(text));
-    return CUDA_SUCCESS;
-  }
+  if (!text.empty()) return take_text(linker, std::move(text));
   report_jit(linker.log, why);
   return type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY ? CUDA_ERROR_NO_BINARY_FOR_GPU
                                                                       : CUDA_ERROR_INVALID_IMAGE;
@@ -55,15 +66,19 @@ CUresult create(Context* context, unsigned count, CUjit_option* options, void** 
   return CUDA_SUCCESS;
 }
 
+// Null: there is none.
+Linker* find(CUlinkState handle) {
+  State& s = state();
+  Lock lock(s.mutex);
+  return live<Linker>(s, handle, Kind::kLinker);
+}
+
 CUresult add(CUlinkState handle, CUjitInputType type, const void* data, size_t size) {
   if (data == nullptr || size == 0 || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES)
     return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_JIT_INPUT_NVVM) return CUDA_ERROR_NOT_SUPPORTED;
-  State& s = state();
-  Lock lock(s.mutex);
-  auto* linker = live<Linker>(s, handle, Kind::kLinker);
-  if (linker == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return take_input(*linker, type, data, size);
+  Linker* linker = find(handle);
+  return linker == nullptr ? CUDA_ERROR_INVALID_HANDLE : take_input(*linker, type, data, size);
 }
 
 CUresult add_file(CUlinkState handle, CUjitInputType type, const char* path) {
@@ -112,12 +127,7 @@ SIM_API CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const
 SIM_API CUresult cuLinkComplete(CUlinkState handle, void** cubinOut, size_t* sizeOut) {
   SIM_ENTER(kHandle);
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  State& s = state();
-  Linker* linker = nullptr;
-  {
-    Lock lock(s.mutex);
-    linker = live<Linker>(s, handle, Kind::kLinker);
-  }
+  Linker* linker = find(handle);
   if (linker == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (linker->texts.empty()) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::string_view> views(linker->texts.begin(), linker->texts.end());

@@ -105,6 +105,22 @@ CASE(bad_ptx) {
   SHOW(cuLinkDestroy(state));
 }
 
+// Each text is compiled as it is added.
+CASE(refused_ptx) {
+  Gpu gpu;
+  char log[1024] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  CUlinkState state = nullptr;
+  CU(cuLinkCreate(2, options, values, &state));
+  SHOW(add(state, ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k() { nonsense; }\n", "bad.ptx"));
+  printf("something is said: %s\n", log[0] != 0 ? "yes" : "no");
+  SHOW(cuLinkDestroy(state));
+  CU(cuLinkCreate(0, nullptr, nullptr, &state));
+  SHOW(add(state, ".version 99.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n", "new.ptx"));
+  SHOW(cuLinkDestroy(state));
+}
+
 CASE(add_bad_arguments) {
   Gpu gpu;
   CUlinkState state = nullptr;

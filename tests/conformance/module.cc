@@ -87,6 +87,18 @@ CASE(error_log_of_bad_ptx) {
   printf("something is said: %s\n", log[0] != 0 ? "yes" : "no");
 }
 
+CASE(refused_ptx) {
+  Gpu gpu;
+  const auto load = [](const char* text) {
+    CUmodule module = nullptr;
+    return cuModuleLoadData(&module, text);
+  };
+  SHOW(load(".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k() { nonsense; }\n"));
+  SHOW(load(".version 99.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n"));
+  SHOW(load(".version 8.0\n.target sm_999\n.address_size 64\n.visible .entry k() { ret; }\n"));
+  SHOW(load(".version 8.0\n.target sm_70\n.address_size 64\n.extern .func f();\n.visible .entry k() { call f, (); ret; }\n"));
+}
+
 CASE(load_fat_binary) {
   Gpu gpu;
   CUmodule module = nullptr;

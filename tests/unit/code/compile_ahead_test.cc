@@ -20,6 +20,7 @@ class CompileAheadTest : public SessionTest {
   CompileAheadTest() {
     said = {};
     calls.clear();
+    linker_says = CUDA_SUCCESS;
     driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option* options,
                                   void** values, unsigned int count, CUlibraryOption*, void**,
                                   unsigned int) {
@@ -30,6 +31,22 @@ class CompileAheadTest : public SessionTest {
     };
     driver.cuLibraryUnload = [](CUlibrary) {
       calls.push_back("unload");
+      return CUDA_SUCCESS;
+    };
+    driver.cuLinkCreate_v2 = [](unsigned int count, CUjit_option* options, void** values,
+                                CUlinkState* link) {
+      *link = reinterpret_cast<CUlinkState>(0x300);
+      write_error(options, values, count);
+      return CUDA_SUCCESS;
+    };
+    driver.cuLinkAddData_v2 = [](CUlinkState, CUjitInputType type, void* data, size_t bytes,
+                                 const char*, unsigned int, CUjit_option*, void**) {
+      calls.push_back(type == CU_JIT_INPUT_PTX ? "link text" : "link fatbin");
+      linked.assign(static_cast<const char*>(data), bytes);
+      return linker_says;
+    };
+    driver.cuLinkDestroy = [](CUlinkState) {
+      calls.push_back("end");
       return CUDA_SUCCESS;
     };
     driver.cuModuleLoadDataEx = [](CUmodule* module, const void*, unsigned int, CUjit_option*,
@@ -47,14 +64,19 @@ class CompileAheadTest : public SessionTest {
         std::strcpy(static_cast<char*>(values[i]), said.c_str());
     }
   }
-  CUresult load_module(const std::string& image) {
+  CUresult load_image(const std::string& image, wire::LoadedAs kind) {
     wire::tubeLoadImage load{};
     load.library = kModule;
-    load.kind = wire::LoadedAs::kModule;
+    load.kind = kind;
     return call(with(load, &wire::tubeLoadImage::image, image));
+  }
+  CUresult load_module(const std::string& image) {
+    return load_image(image, wire::LoadedAs::kModule);
   }
 
   static inline std::string said;  // the compiler's error
+  static inline CUresult linker_says;
+  static inline std::string linked;
   static inline std::vector<std::string> calls;
 };
 
@@ -72,10 +94,36 @@ TEST_F(CompileAheadTest, MachineCodeIsNot) {
   EXPECT_EQ(calls, Calls{"load"});
 }
 
-TEST_F(CompileAheadTest, AnErrorIsTheLoads) {
+TEST_F(CompileAheadTest, TextThatIsRefusedIsNotLoaded) {
   said = "no such instruction";
-  EXPECT_EQ(load_module(kText), CUDA_ERROR_INVALID_PTX);
-  EXPECT_EQ(calls, (Calls{"compile", "unload", "load"}));
+  linker_says = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  EXPECT_EQ(load_module(kText), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "link text", "end"}));
+  EXPECT_EQ(linked, kText + '\0');
+  calls.clear();
+  // Of no GPU in particular: the fake one does not say what it is.
+  const std::string fatbin = image::fatbin_of({{image::EntryKind::kPtx, 0, kText}});
+  EXPECT_EQ(load_module(fatbin), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "link fatbin", "end"}));
+  EXPECT_EQ(linked, fatbin);
+}
+
+TEST_F(CompileAheadTest, AnyOtherErrorIsTheLoads) {
+  said = "an extern function that nobody has";
+  for (const CUresult linker : {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY}) {
+    calls.clear();
+    linker_says = linker;
+    EXPECT_EQ(load_module(kText), CUDA_ERROR_INVALID_PTX);
+    EXPECT_EQ(calls, (Calls{"compile", "unload", "link text", "end", "load"}));
+  }
+}
+
+// Its text is refused where it is used.
+TEST_F(CompileAheadTest, ALibraryIsLoadedWhateverItsText) {
+  said = "no such instruction";
+  linker_says = CUDA_ERROR_INVALID_PTX;
+  EXPECT_EQ(load_image(kText, wire::LoadedAs::kLibrary), CUDA_SUCCESS);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "compile"}));
 }
 
 TEST_F(CompileAheadTest, AnImageThatTheDriverNeverLeavesIsRefused) {
