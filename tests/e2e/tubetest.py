@@ -6,6 +6,7 @@ way to run a program: native (the backend's own libcuda.so.1, no Tube) or throug
 two load modes. Standard library only.
 """
 import contextlib
+import faulthandler
 import json
 import os
 import pathlib
@@ -25,6 +26,9 @@ RELAY_BLOCK = 32 << 20  # bytes of a GPU's relay buffers (proxy/copy/relay_buffe
 ARMS = ("native", "preload", "library-path")
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu",
                   "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
+
+# A test that meson ends for its time says where it stood.
+faulthandler.register(signal.SIGTERM, chain=True)
 
 
 class Layout:
