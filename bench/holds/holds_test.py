@@ -91,6 +91,14 @@ class Holds(unittest.TestCase):
         for row in rows:
             self.assertRegex(row, r" +[1-9][0-9]* +[0-9.]+ +[1-9][0-9]*( +[0-9.]+){4}$")
 
+    def test_what_the_linker_refuses_a_load_refuses(self):
+        program = str(LAYOUT.build / "bench/holds/refused")
+        out = subprocess.run([program], env=tubetest.environment(LAYOUT, "native", "sim"),
+                             capture_output=True, text=True, timeout=110, check=True)
+        same = [line for line in out.stdout.splitlines() if line.endswith("the same")]
+        self.assertGreater(len(same), 100)
+        self.assertIn("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "".join(same))
+
     def test_every_scenario_has_known_words(self):
         program = str(LAYOUT.build / "bench/holds/holds")
         out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"),

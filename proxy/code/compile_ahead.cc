@@ -53,7 +53,9 @@ CUresult CompileAhead::refusal(const Image& image, const Asked& asked, JitOption
       driver.cuLinkAddData_v2(link, fatbin ? CU_JIT_INPUT_FATBINARY : CU_JIT_INPUT_PTX,
                               const_cast<std::byte*>(image.data()), bytes, "", 0, nullptr, nullptr);
   driver.cuLinkDestroy(link);
-  if (error != CUDA_ERROR_INVALID_PTX && error != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+  // With verbose logs it says more of some texts.
+  if ((error != CUDA_ERROR_INVALID_PTX && error != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) ||
+      !jit.says_as(*answers))
     return CUDA_SUCCESS;
   *answers = std::move(jit);
   return error;

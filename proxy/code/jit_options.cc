@@ -21,7 +21,17 @@ OptionUse option_use(uint32_t untrusted_option) {
   }
 }
 
+bool says_as(const std::vector<char>& log, const std::vector<char>& longer) {
+  if (log.size() > longer.size()) return false;
+  return log.empty() || std::strncmp(log.data(), longer.data(), log.size() - 1) == 0;
+}
+
 }  // namespace
+
+bool JitOptions::says_as(const JitOptions& longer) const {
+  return proxy::says_as(info_log_, longer.info_log_) &&
+         proxy::says_as(error_log_, longer.error_log_);
+}
 
 CUresult JitOptions::build(std::span<const uint32_t> untrusted_options,
                            std::span<const uint64_t> untrusted_values,

@@ -27,6 +27,8 @@ class JitOptions {
   void** values() { return values_.data(); }
   // Whether the driver wrote into the log of errors.
   bool error_told() const { return !error_log_.empty() && error_log_[0] != '\0'; }
+  // Whether its logs say what those of `longer` begin with, as far as they have room.
+  bool says_as(const JitOptions& longer) const;
 
   // Into a reply with the fields jit_values, info_log and error_log: the values the driver wrote
   // back, in the client's order, and the NUL-terminated logs.

@@ -19,7 +19,9 @@ struct Linker {
 CUresult take_text(Linker& linker, std::string text) {
   Code code;
   std::string why;
-  if (text.find(".extern") == std::string::npos) {
+  const bool others =
+      text.find(".extern") != std::string::npos && text.find(".version") != std::string::npos;
+  if (!others) {
     if (CUresult r = compile_image(text.c_str(), text.size() + 1, linker.sm, &code, &why);
         r != CUDA_SUCCESS) {
       report_jit(linker.log, why);
@@ -40,7 +42,6 @@ CUresult take_input(Linker& linker, CUjitInputType type, const void* data, size_
   if (type == CU_JIT_INPUT_PTX) {
     std::string text(static_cast<const char*>(data), size);
     while (!text.empty() && text.back() == '\0') text.pop_back();
-    if (text.find(".version") == std::string::npos) return CUDA_ERROR_INVALID_IMAGE;
     return take_text(linker, std::move(text));
   }
   if (type == CU_JIT_INPUT_LIBRARY)

@@ -18,7 +18,7 @@ const std::string kText = ".version 7.0\n.target sm_70\n.visible .entry k() { re
 class CompileAheadTest : public SessionTest {
  protected:
   CompileAheadTest() {
-    said = {};
+    said = linker_said = {};
     calls.clear();
     linker_says = CUDA_SUCCESS;
     driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option* options,
@@ -26,7 +26,7 @@ class CompileAheadTest : public SessionTest {
                                   unsigned int) {
       calls.push_back("compile");
       *library = reinterpret_cast<CUlibrary>(0x100);
-      write_error(options, values, count);
+      write_error(said, options, values, count);
       return CUDA_SUCCESS;
     };
     driver.cuLibraryUnload = [](CUlibrary) {
@@ -36,7 +36,7 @@ class CompileAheadTest : public SessionTest {
     driver.cuLinkCreate_v2 = [](unsigned int count, CUjit_option* options, void** values,
                                 CUlinkState* link) {
       *link = reinterpret_cast<CUlinkState>(0x300);
-      write_error(options, values, count);
+      write_error(linker_said, options, values, count);
       return CUDA_SUCCESS;
     };
     driver.cuLinkAddData_v2 = [](CUlinkState, CUjitInputType type, void* data, size_t bytes,
@@ -58,23 +58,25 @@ class CompileAheadTest : public SessionTest {
   }
   ~CompileAheadTest() override { session.reset(); }
 
-  static void write_error(const CUjit_option* options, void* const* values, unsigned int count) {
+  static void write_error(const std::string& text, const CUjit_option* options, void* const* values,
+                          unsigned int count) {
     for (unsigned int i = 0; i < count; ++i) {
       if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
-        std::strcpy(static_cast<char*>(values[i]), said.c_str());
+        std::strcpy(static_cast<char*>(values[i]), text.c_str());
     }
   }
   CUresult load_image(const std::string& image, wire::LoadedAs kind) {
     wire::tubeLoadImage load{};
     load.library = kModule;
     load.kind = kind;
+    load.error_log_bytes = 64;
     return call(with(load, &wire::tubeLoadImage::image, image));
   }
   CUresult load_module(const std::string& image) {
     return load_image(image, wire::LoadedAs::kModule);
   }
 
-  static inline std::string said;  // the compiler's error
+  static inline std::string said, linker_said;  // the compiler's error
   static inline CUresult linker_says;
   static inline std::string linked;
   static inline std::vector<std::string> calls;
@@ -95,7 +97,7 @@ TEST_F(CompileAheadTest, MachineCodeIsNot) {
 }
 
 TEST_F(CompileAheadTest, TextThatIsRefusedIsNotLoaded) {
-  said = "no such instruction";
+  said = linker_said = "no such instruction";
   linker_says = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   EXPECT_EQ(load_module(kText), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
   EXPECT_EQ(calls, (Calls{"compile", "unload", "link text", "end"}));
@@ -109,13 +111,21 @@ TEST_F(CompileAheadTest, TextThatIsRefusedIsNotLoaded) {
 }
 
 TEST_F(CompileAheadTest, AnyOtherErrorIsTheLoads) {
-  said = "an extern function that nobody has";
+  said = linker_said = "an extern function that nobody has";
   for (const CUresult linker : {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY}) {
     calls.clear();
     linker_says = linker;
     EXPECT_EQ(load_module(kText), CUDA_ERROR_INVALID_PTX);
     EXPECT_EQ(calls, (Calls{"compile", "unload", "link text", "end", "load"}));
   }
+}
+
+TEST_F(CompileAheadTest, AnErrorInOtherWordsIsTheLoads) {
+  said = "no such instruction";
+  linker_said = "no such instruction, and more";
+  linker_says = CUDA_ERROR_INVALID_PTX;
+  EXPECT_EQ(load_module(kText), CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(calls, (Calls{"compile", "unload", "link text", "end", "load"}));
 }
 
 // Its text is refused where it is used.
