@@ -380,6 +380,14 @@ class Results(unittest.TestCase):
         self.assertEqual([(row["name"], row["commit"]) for row in merged["rows"]],
                          [("launch", "b"), ("event_query", "a")])
 
+    def test_a_row_that_lost_an_arm_replaces_none_that_has_it(self):
+        first, second = (dict(result(ns), commit=commit) for ns, commit in ((40, "a"), (50, "b")))
+        for row in second["rows"]:
+            row["arms"].pop("native")
+        for missing, kept in ({"native": "did not start"}, "a"), ({}, "b"):
+            merged = read_result.merge([{"calls": first}, {"calls": dict(second, missing=missing)}])
+            self.assertEqual({row["commit"] for row in merged["calls"]["rows"]}, {kept})
+
     def test_every_figure_has_the_part_that_measures_it(self):
         for figure in figures.FIGURES:
             parts = [part.name for part in bench_parts.PARTS if bench_parts.gives(part, figure)]

@@ -150,7 +150,8 @@ def of_tube(row):
 
 def merge(several):
     """What read() gave for several paths, as one: each row as the last run that has it says, but a
-    run without an arm of Tube's in a group does not replace one with it. A row says its commit."""
+    run without an arm of Tube's in a group does not replace one with it, nor a row whose arm could
+    not be measured one that has it. A row says its commit."""
     merged = {}
     for results in several:
         for bench, result in results.items():
@@ -163,9 +164,14 @@ def merge(several):
                         **row, "commit": result["commit"][:7]
                     } for row in result["rows"] if row["group"] == group
                 }
-                old = [row for (of, _), row in kept.items() if of == group]
-                if any(map(of_tube, new.values())) or not any(map(of_tube, old)):
-                    kept.update(new)
+                old = {key: row for key, row in kept.items() if key[0] == group}
+                if not any(map(of_tube, new.values())) and any(map(of_tube, old.values())):
+                    continue
+                lost = set(result.get("missing", {}))
+                kept.update({
+                    key: row for key, row in new.items()
+                    if not lost & (set(old.get(key, row)["arms"]) - set(row["arms"]))
+                })
     return {
         bench: dict(result, rows=list(result["rows"].values())) for bench, result in merged.items()
     }
