@@ -115,11 +115,8 @@ class Gate {
 class Client {
  public:
   Client() {
-    CU(cuInit(0));
     CUdevice device;
-    CU(cuDeviceGet(&device, 0));
-    CU(cuDevicePrimaryCtxRetain(&context_, device));
-    CU(cuCtxSetCurrent(context_));
+    context_ = enter_first_gpu(&device);
     CU(cuModuleLoadData(&module_, kPtx));
     CU(cuModuleGetFunction(&kernel_, module_, "count_up"));
     lane_ = std::make_unique<Lane>(kernel_);

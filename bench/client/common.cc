@@ -36,6 +36,15 @@ void check(CUresult code, const char* call) {
   exit(1);
 }
 
+CUcontext enter_first_gpu(CUdevice* device) {
+  CUcontext context = nullptr;
+  CU(cuInit(0));
+  CU(cuDeviceGet(device, 0));
+  CU(cuDevicePrimaryCtxRetain(&context, *device));
+  CU(cuCtxSetCurrent(context));
+  return context;
+}
+
 int64_t cpu_ns() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);

@@ -17,6 +17,8 @@ namespace bench {
 // measures nothing.
 void check(CUresult code, const char* call);
 #define CU(call) ::bench::check((call), #call)
+// The driver begins; the first GPU's primary context is retained, and current in this thread.
+CUcontext enter_first_gpu(CUdevice* device);
 
 // CLOCK_MONOTONIC: comparable between the processes of one machine.
 inline int64_t now_ns() {

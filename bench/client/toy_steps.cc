@@ -22,11 +22,7 @@ class Toy {
  public:
   explicit Toy(bool different) : different_(different) {
     CUdevice device;
-    CUcontext context;
-    CU(cuInit(0));
-    CU(cuDeviceGet(&device, 0));
-    CU(cuDevicePrimaryCtxRetain(&context, device));
-    CU(cuCtxSetCurrent(context));
+    bench::enter_first_gpu(&device);
     CU(cuModuleLoadData(&module_, bench::kPtx));
     CU(cuModuleGetFunction(&kernel_, module_, "count_up"));
     CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));

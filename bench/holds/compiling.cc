@@ -204,10 +204,7 @@ void rows(int pairs) {
 
 int main(int argc, char** argv) {
   if (argc > 1) row_ns = std::atoll(argv[1]) * 1'000'000;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  context = bench::enter_first_gpu(&device);
   std::printf("%-46s %6s %9s   %7s %8s %8s %9s %9s\n", "beside", "times", "p50 ms", "requests",
               "p50 us", "p90", "p99", "most");
   rows(5000);

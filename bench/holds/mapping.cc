@@ -164,10 +164,7 @@ void rows(const char* traffic, const Traffics& copies, CUdeviceptr at) {
 
 int main() {
   CUdevice device = 0;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  context = bench::enter_first_gpu(&device);
   CUdeviceptr at = 0;
   CU(cuMemAddressReserve(&at, 1024 * kMiB, 0, 0, 0));
   std::printf("us, median of %d; GB/s of the copies meanwhile\n", kRounds);

@@ -163,11 +163,7 @@ bool compare(const Text& text, const Option& option, size_t log_bytes) {
 
 int main() {
   CUdevice device = 0;
-  CUcontext context = nullptr;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  bench::enter_first_gpu(&device);
   bool alike = true;
   for (const Text& text : texts()) {
     for (const Option& option : options()) alike &= compare(text, option, 4096);

@@ -109,11 +109,7 @@ double us(const std::vector<int64_t>& times, size_t thousandths) {
 int main(int argc, char** argv) {
   const int most = argc > 1 ? std::atoi(argv[1]) : 30;
   CUdevice device = 0;
-  CUcontext context = nullptr;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  bench::enter_first_gpu(&device);
   Steps steps;
   bool stuck = false;
   for (int standing = 0; standing <= most && !stuck; ++standing) {

@@ -36,6 +36,13 @@ static const char kCallee[] = R"(
 }
 )";
 
+// Outlives the link, which writes into it.
+struct LinkLog {
+  char text[1024] = "";
+  CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[2] = {text, reinterpret_cast<void*>(sizeof(text))};
+};
+
 static CUresult add(CUlinkState state, const char* text, const char* name) {
   return cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(text), strlen(text) + 1, name, 0, nullptr, nullptr);
 }
@@ -84,11 +91,9 @@ CASE(two_ptx_files_make_one_module) {
 
 CASE(missing_function) {
   Gpu gpu;
-  char log[1024] = "";
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  LinkLog log;
   CUlinkState state = nullptr;
-  CU(cuLinkCreate(2, options, values, &state));
+  CU(cuLinkCreate(2, log.options, log.values, &state));
   SHOW(add(state, kCaller, "caller.ptx"));
   void* image = nullptr;
   size_t size = 0;
@@ -108,13 +113,11 @@ CASE(bad_ptx) {
 // Each text is compiled as it is added.
 CASE(refused_ptx) {
   Gpu gpu;
-  char log[1024] = "";
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  LinkLog log;
   CUlinkState state = nullptr;
-  CU(cuLinkCreate(2, options, values, &state));
+  CU(cuLinkCreate(2, log.options, log.values, &state));
   SHOW(add(state, ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k() { nonsense; }\n", "bad.ptx"));
-  printf("something is said: %s\n", log[0] != 0 ? "yes" : "no");
+  printf("something is said: %s\n", log.text[0] != 0 ? "yes" : "no");
   SHOW(cuLinkDestroy(state));
   CU(cuLinkCreate(0, nullptr, nullptr, &state));
   SHOW(add(state, ".version 99.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n", "new.ptx"));
