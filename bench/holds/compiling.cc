@@ -41,8 +41,8 @@ struct Times {
   void add(int64_t begin_ns) { us.push_back(double(now_ns() - begin_ns) / 1e3); }
 };
 
-// Requests until told to end.
-void send_requests(const std::atomic<bool>& stop, Times& times) {
+// Requests until told to end. `begun`: one has been answered.
+void send_requests(const std::atomic<bool>& stop, std::atomic<bool>& begun, Times& times) {
   CU(cuCtxSetCurrent(context));
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
@@ -62,6 +62,8 @@ void send_requests(const std::atomic<bool>& stop, Times& times) {
     CU(cuMemcpyDtoHAsync(host.data(), data, 4096, stream));
     CU(cuStreamSynchronize(stream));
     times.add(begin);
+    begun = true;
+    begun.notify_one();
     std::this_thread::sleep_for(kPause);
   }
   CU(cuStreamDestroy(stream));
@@ -70,10 +72,10 @@ void send_requests(const std::atomic<bool>& stop, Times& times) {
 }
 
 void row(const char* way, const std::function<void()>& step) {
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, begun{false};
   Times requests, steps;
-  std::thread requester(send_requests, std::cref(stop), std::ref(requests));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::thread requester(send_requests, std::cref(stop), std::ref(begun), std::ref(requests));
+  begun.wait(false);
   for (const int64_t end = now_ns() + row_ns; now_ns() < end;) {
     const int64_t begin = now_ns();
     step();
