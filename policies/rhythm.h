@@ -25,6 +25,9 @@ class Rhythm {
   // than a part of theirs are none. (A session that is woken by a record sees it late, by up to 0.2
   // ms and never alike; one that watches does not, so the differences become small.)
   static constexpr uint64_t kEarlyNs = 200'000, kLateNs = 100'000, kSpreadPart = 16;
+  // Where timers are later than that, it wakes as much earlier: by twice what nine in ten are late,
+  // and at most by this part of the beat.
+  static constexpr uint64_t kEarlyPart = 8;
 
   // From when to when to watch; both 0: nothing is expected.
   struct Watch {
@@ -45,13 +48,19 @@ class Rhythm {
     if (begun_ns_ != 0) beats_ns_[count_++ % kBeats] = now_ns - begun_ns_;
     begun_ns_ = now_ns;
   }
+  // It was to wake by itself and did, so late.
+  void timer_was_late(uint64_t late_ns) {
+    late_ns_ = late_ns > late_ns_ ? late_ns_ + (late_ns - late_ns_) / 2
+                                  : late_ns_ - (late_ns_ - late_ns) / 16;
+  }
   Watch next() const {
     if (count_ < kBeats) return {};
     const auto [least, most] = std::minmax_element(beats_ns_, beats_ns_ + kBeats);
     if (*least < kShortestBeatNs || *most > kLongestBeatNs) return {};
     const uint64_t spread = *most - *least;
     if (spread > *least / kSpreadPart) return {};
-    return {begun_ns_ + *least - kEarlyNs - spread, begun_ns_ + *most + kLateNs + spread};
+    const uint64_t early = std::max(kEarlyNs, std::min(2 * late_ns_, *least / kEarlyPart));
+    return {begun_ns_ + *least - early - spread, begun_ns_ + *most + kLateNs + spread};
   }
 
  private:
@@ -59,6 +68,7 @@ class Rhythm {
 
   uint64_t rested_ns_ = 0;
   uint64_t begun_ns_ = 0;  // when the last step began; 0: none yet
+  uint64_t late_ns_ = 0;   // what nine timers in ten, about, are late at most
   uint64_t longest_pause_ns_ = 0;
   uint64_t beats_ns_[kBeats] = {};
   size_t count_ = 0;

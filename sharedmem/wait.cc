@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -154,7 +155,7 @@ bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
     // Past the first moments the other side may well be waiting for this very core: offer it, each
     // time round. Costs a waiter with a core of its own 0.3 us of latency; with both sides on one
     // core it took a round trip from 100 us to 8.
-    if (spent_ns > kQuietSpinNs) ::sched_yield();
+    if (spent_ns > kQuietSpinNs) offer_.make(start_ns + spent_ns);
     for (uint32_t i = spent_ns < kLaterNs ? kPausesAtFirst : kPausesLater; i != 0; --i) {
       cpu_pause();
       if (ready()) return true;
@@ -179,6 +180,8 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
   return result;
 }
 
+void Waiter::offer_core() { offer_.make(now_ns()); }
+
 bool Waiter::watch(uint64_t until_ns, ReadyRef ready) {
   const uint64_t now = now_ns();
   return now < until_ns && spin(now, until_ns - now, ready);
@@ -196,6 +199,8 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
   // 0: not, or no longer.
   uint64_t watch_ns =
       peer.watch_until_ns != 0 && now_ns() < peer.watch_until_ns ? peer.watch_from_ns : 0;
+  std::optional<NarrowTimerSlack> narrow;
+  if (watch_ns != 0) narrow.emplace();
   WaitResult result = WaitResult::kDone;
   while (true) {
     const bool announced = sleep.announce(sleep.context);
@@ -211,6 +216,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (ready() || peer.at_most_ns != 0) break;
     if (watch_ns != 0 && now_ns() >= watch_ns) {
       watch_ns = 0;
+      if (peer.watched_ns != nullptr) *peer.watched_ns = now_ns();
       if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
       if (watch(peer.watch_until_ns, ready)) break;
       continue;  // the word says awake because of that

@@ -3,12 +3,12 @@
 //
 // A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most)
 // and only for as long as spinning lately paid for waits of this reason (policies/spin.h). It
-// offers its core to other threads meanwhile. Then it sleeps. Words that a process writes are slept
-// on as futexes, announced by the protocols of abi.h. Words that the GPU writes have no waker: the
-// wait polls them, with naps of a sixteenth of what it waited already, 20 to 250 us. While it
-// sleeps it looks every 50 ms whether the other process still lives (a session every minute,
-// because it is told), and in GPU waits it calls a probe every 20 ms. With spin_us == 0 (cores are
-// scarce) a spin is a few sched_yield().
+// offers its core to other threads meanwhile (core_offer.h). Then it sleeps. Words that a process
+// writes are slept on as futexes, announced by the protocols of abi.h. Words that the GPU writes
+// have no waker: the wait polls them, with naps of a sixteenth of what it waited already, 20 to 250
+// us. While it sleeps it looks every 50 ms whether the other process still lives (a session every
+// minute, because it is told), and in GPU waits it calls a probe every 20 ms. With spin_us == 0
+// (cores are scarce) a spin is a few sched_yield().
 //
 // No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any
 // thread.
@@ -19,6 +19,7 @@
 
 #include "policies/spin.h"
 #include "sharedmem/abi.h"
+#include "sharedmem/core_offer.h"
 
 namespace tube::shared {
 
@@ -61,6 +62,7 @@ struct Peer {
   // What is waited for is expected between these times (base/clock.h): RingReader::wait() wakes by
   // itself and looks without a pause meanwhile. 0: it is not.
   uint64_t watch_from_ns = 0, watch_until_ns = 0;
+  uint64_t* watched_ns = nullptr;  // when it woke for that is written here; may be nullptr
 };
 
 // A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts
@@ -117,6 +119,9 @@ class Waiter {
     return run(reason, peer, nullptr, probe, ReadyRef::of(ready));
   }
 
+  // Of a thread that waits here in its own way, without sleeping.
+  void offer_core();
+
   // What this reason would spin now, for tests and statistics.
   uint64_t spin_budget_ns(WaitReason reason) const;
 
@@ -145,6 +150,7 @@ class Waiter {
   std::atomic<uint32_t> spin_us_;
   abi::WaitCounters* counters_ = nullptr;
   uint32_t* followed_ = nullptr;
+  CoreOffer offer_;
   // How long waits of each reason took (policies/spin.h). Threads that wait at once may lose a
   // count; nothing rests on one.
   std::atomic<uint32_t> gaps_[static_cast<uint32_t>(WaitReason::kCount)][policies::kGapBuckets] =

@@ -5,6 +5,7 @@ import sys
 import time
 
 import arm_set
+import busy_cores
 import copy_report
 import copy_runs
 import figures
@@ -22,6 +23,8 @@ def parser(doc, arms, budget, quick_budget):
     made.add_argument("--quick", action="store_true", help="fewer rows and samples")
     made.add_argument("--tiny", action="store_true",
                       help="kilobytes and one round: bytes and counts are checked, no times")
+    made.add_argument("--busy", choices=["", *busy_cores.KINDS], default="",
+                      help="beside a job on every core, of the lowest or the same priority")
     made.add_argument("--rounds", type=int, default=0)
     made.add_argument("--budget", type=float, default=0,
                       help=f"seconds ({budget}, quick {quick_budget}); rows that no longer fit are "
@@ -63,8 +66,10 @@ def run(name, options, body, report=copy_report.text):
         chosen = {k: v for k, v in vars(options).items() if k not in ("build", "out")}
         result = result_file.header(name, layout, options.backend, driver, arms, chosen,
                                     arm_set.words)
-        body(copy_runs.Runner(arms, options, result,
-                              lambda: result_file.write(options.out, result, report(result))))
+        runner = copy_runs.Runner(arms, options, result,
+                                  lambda: result_file.write(options.out, result, report(result)))
+        with busy_cores.running(options.busy):
+            body(runner)
     result["seconds"] = round(time.monotonic() - begin, 1)
     result["figures"] = figures.text({name: result})
     print(result_file.write(options.out, result, report(result)))

@@ -1,6 +1,7 @@
 #include "proxy/copy/copy_engine.h"
 
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +19,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr auto kEngineNap = std::chrono::microseconds(20);
+constexpr unsigned long kSlackNs = 1'000;        // how late a nap may end (50 us by default)
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
 constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
 
@@ -115,6 +117,7 @@ bool CopyEngine::wake() {
   if (thread_.joinable()) thread_.join();  // it said so as its last word
   try {
     thread_ = std::thread([this] {
+      ::prctl(PR_SET_TIMERSLACK, kSlackNs);
       while (!contained("the copy engine", [this] { run(); })) sched_yield();
     });
   } catch (const std::system_error& error) {
@@ -149,7 +152,8 @@ void CopyEngine::run() {
     const bool busy = turns();
     if (busy) {
       look_at_others();
-      sched_yield();
+      if (few_cores_) sched_yield();
+      else offer_.make(now_ns());
       continue;
     }
     std::unique_lock lock(mutex_);

@@ -15,10 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/cores.h"
 #include "policies/copy_way.h"
+#include "policies/spin.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/machine_links.h"
 #include "proxy/copy/wide_copies.h"
+#include "sharedmem/core_offer.h"
 
 namespace tube::proxy {
 
@@ -90,7 +93,9 @@ class CopyEngine {
   uint64_t looked_ns_ = 0;
   std::map<std::pair<int32_t, size_t>, uint64_t> seen_;  // by their process and our link
   std::vector<CUdeviceptr> scratch_;                     // of each GPU, CopyLink::kScratchBytes
-  bool waits_ = false;  // the thread's: some copy waits for its own stream
+  const bool few_cores_ = usable_cores() < policies::kCoresToSpin;
+  shared::CoreOffer offer_;  // the thread's
+  bool waits_ = false;       // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;
   std::mutex mutex_;  // leaf: what follows

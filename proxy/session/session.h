@@ -482,8 +482,9 @@ class Session {
   CUdeviceptr registered_ = 0;       // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
-  policies::Rhythm rhythm_;  // of its records, seen by this thread
-  bool resting_ = false;     // since its last record
+  policies::Rhythm rhythm_;                      // of its records, seen by this thread
+  uint64_t watch_from_ns_ = 0, watched_ns_ = 0;  // since when it was, and is, watched for the next
+  bool resting_ = false;                         // since its last record
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;

@@ -1,6 +1,5 @@
 // How a session goes to sleep for want of records, and what it looks at when it wakes.
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,6 +21,9 @@ constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are k
 
 void Session::woke() {
   const uint64_t now = now_ns();
+  // A record that came after that time and woke it says only that the timer had not.
+  if (watch_from_ns_ != 0 && now >= watch_from_ns_)
+    rhythm_.timer_was_late((watched_ns_ != 0 ? watched_ns_ : now) - watch_from_ns_);
   if (reader_->has_record()) {
     rhythm_.works(now);
     resting_ = false;
@@ -78,7 +80,7 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
     peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
   if (!launches_.holding()) return true;
   if (launches_.is_next() && waiter_.spin_us() != 0) {
-    sched_yield();
+    waiter_.offer_core();
     return false;
   }
   const uint64_t look_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
@@ -93,8 +95,10 @@ void Session::expect_a_record(shared::Peer& peer) {
   const bool may_spin =
       shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
   const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
-  peer.watch_from_ns = watch.from_ns;
+  peer.watch_from_ns = watch_from_ns_ = watch.from_ns;
   peer.watch_until_ns = watch.until_ns;
+  peer.watched_ns = &watched_ns_;
+  watched_ns_ = 0;
 }
 
 bool Session::soon_a_record(uint64_t within_ns) {

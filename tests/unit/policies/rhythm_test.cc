@@ -87,6 +87,22 @@ TEST(Rhythm, NothingIsExpectedOfOthers) {
   EXPECT_FALSE(expected(irregular));
 }
 
+// On a machine whose idle cores sleep deeply.
+TEST(Rhythm, WakesEarlierWhereTimersAreLateAndNotByMoreThanAPartOfTheBeat) {
+  Rhythm rhythm;
+  for (uint64_t n = 1; n <= 4; ++n) step(rhythm, n * 5 * kMs);
+  const auto early = [&] { return 25 * kMs - rhythm.next().from_ns; };
+  for (int i = 0; i < 100; ++i) rhythm.timer_was_late(60 * kUs);
+  EXPECT_EQ(early(), Rhythm::kEarlyNs);
+  // Nine in ten by 80 us, each tenth by 240: woken early enough for those, too.
+  for (int i = 0; i < 300; ++i) rhythm.timer_was_late(i % 10 == 0 ? 240 * kUs : 80 * kUs);
+  EXPECT_GT(early(), 240 * kUs);
+  for (int i = 0; i < 20; ++i) rhythm.timer_was_late(2 * kMs);
+  EXPECT_EQ(early(), 5 * kMs / Rhythm::kEarlyPart);
+  for (int i = 0; i < 100; ++i) rhythm.timer_was_late(0);
+  EXPECT_EQ(early(), Rhythm::kEarlyNs);
+}
+
 TEST(Rhythm, WatchingIsASmallPartOfTheBeat) {
   for (const uint64_t beat : {3 * kMs, 5 * kMs, 10 * kMs, 33 * kMs, 200 * kMs}) {
     Rhythm kept, loose;

@@ -121,10 +121,28 @@ TEST(Wait, TimeToWatchThatIsPastIsSleptThrough) {
   Peer peer{};
   peer.watch_from_ns = 1;
   peer.watch_until_ns = 2;
+  uint64_t watched_ns = 0;
+  peer.watched_ns = &watched_ns;
   EXPECT_EQ(waiter.until(WaitReason::kRecord, peer, sleep,
                          [&] { return sleeper.announced > 0 && ++sleeper.looks > 2; }),
             WaitResult::kDone);
   EXPECT_EQ(sleeper.withdrawn, 1);
+  EXPECT_EQ(watched_ns, 0u);
+}
+
+// Nothing comes: woken by its own clock, it says when that was, and sleeps again behind the end.
+TEST(Wait, SaysWhenItWokeToWatch) {
+  Waiter waiter(0);
+  uint32_t word = 0;
+  uint64_t watched_ns = 0;
+  Peer peer{};
+  peer.watch_from_ns = now_ns() + 1'000'000;
+  peer.watch_until_ns = ~uint64_t{0};
+  peer.watched_ns = &watched_ns;
+  EXPECT_EQ(
+      waiter.until(WaitReason::kRecord, peer, never_woken(&word), [&] { return watched_ns != 0; }),
+      WaitResult::kDone);
+  EXPECT_GE(watched_ns, peer.watch_from_ns);
 }
 
 TEST(Wait, StopFlagEndsEveryKindOfWait) {
