@@ -76,11 +76,16 @@ class CopyEngine {
   // A copy was added to a lane. False: there is no thread to be had, nobody will send it. Any
   // thread.
   bool wake();
+  // The same, and what the thread that paces would do first is done here while that wakes. The
+  // caller is in the link's context, or nothing is.
+  bool send(CopyLink& link);
 
  private:
   static size_t number_of(uint32_t gpu, bool to_gpu) { return 2 * gpu + (to_gpu ? 1 : 0); }
   void run();
   bool turns();
+  bool wake(bool* slept);
+  bool in_context_of(const CopyLink& link) const;
   void meet(const Options& options);
   void widen(const Options& options, MemoryMap& memory);
   void look_at_others();
@@ -102,6 +107,7 @@ class CopyEngine {
   std::condition_variable changed_;
   std::thread thread_;
   bool runs_ = false;
+  bool sleeps_ = false;
   bool stop_ = false;
   uint64_t asked_ = 0;
 };

@@ -337,6 +337,8 @@ void CopyLink::take_stock(std::span<uint64_t> others) {
 }
 
 CopyLink::Turn CopyLink::turn() {
+  const std::unique_lock turning(turning_, std::try_to_lock);
+  if (!turning) return Turn::kBusy;
   Piece piece;
   CUevent chunk_end = nullptr, job_end = nullptr;
   CUresult error = CUDA_SUCCESS;

@@ -7,8 +7,9 @@
 // everybody. When the last chunk of a copy is submitted the session hears of it, and lets the
 // client's stream wait for the event behind it: work that is under way, and ends.
 //
-// Sessions ask, mark and add; the pacing thread (copy_engine.h) takes turns. The lock is a leaf,
-// and never held during a driver call that submits. Events are a few hundred nanoseconds each.
+// Sessions ask, mark and add; the pacing thread (copy_engine.h) takes turns, and a session the
+// first ones while that wakes. The lock is a leaf, and never held during a driver call that
+// submits. Events are a few hundred nanoseconds each.
 #pragma once
 
 #include <atomic>
@@ -54,7 +55,7 @@ struct LaneCopy {
   uint64_t done_value = 0;
   CUevent before = nullptr;  // recorded behind what the stream did before, the link's own; nullptr:
                              // that is over
-  // It is submitted, or failed. On the pacing thread, under the link's lock: must not call back.
+  // It is submitted, or failed. On whose turn it is, under the link's lock: must not call back.
   std::function<void()> told{};
   bool part = false;  // a piece of a wide copy (wide_copies.h): stays on this link
 };
@@ -170,7 +171,7 @@ class CopyLink {
   // What the SLOs of this proxy's functions ask of the link. Any thread.
   uint64_t needed_bytes_per_s();
 
-  // ---- the pacing thread
+  // ---- the pacing thread, and for turn() others in the link's context (CopyEngine::send())
   // What other proxies move over the link at the moment; what this one's functions need is counted
   // anew.
   void take_stock(std::span<uint64_t> others);
@@ -179,7 +180,7 @@ class CopyLink {
   uint64_t measured_bytes_per_s() const { return measured_.load(std::memory_order_relaxed); }
   enum class Turn : uint8_t { kIdle, kWaits, kBusy };
   // One look: takes note of what has ended, submits a chunk if it may. kWaits: copies wait for
-  // their own streams; kBusy: something is in flight.
+  // their own streams; kBusy: something is in flight, or another thread has its turn.
   Turn turn();
   // Nobody takes turns any more.
   void close();
@@ -238,17 +239,16 @@ class CopyLink {
   uint32_t gpu_ = 0;  // as wide_ calls this link
   bool to_gpu_ = false;
   std::atomic<uint64_t> measured_{0};
-  bool others_move_ = false;     // the pacing thread's, as is:
-  uint64_t piece_ended_ns_ = 0;  // with another one in flight behind it; 0: with none
   LinkCell own_cell_;
   LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};
   std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
   std::atomic<bool> small_{false}, large_{false};
   std::atomic<uint64_t> small_came_ns_{0}, large_went_ns_{0};
+  std::mutex turning_;  // only ever tried; whose turn it is has the lane and `submitting_`
+  CUstream lane_ = nullptr;
   std::mutex mutex_;  // leaf: everything below
   std::condition_variable changed_;
-  CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
   // small(), or what fills it; ready, with bytes that have not arrived.
   uint32_t small_jobs_ = 0, large_jobs_ = 0;
@@ -259,6 +259,8 @@ class CopyLink {
   uint64_t direct_bytes_ = 0;
   uint32_t claims_ = 0;        // direct copies that are not marked yet
   bool direct_small_ = false;  // a small() one came since there were none
+  bool others_move_ = false;
+  uint64_t piece_ended_ns_ = 0;  // with another one in flight behind it; 0: with none
   policies::LinkShare share_;
   LaneJob* submitting_ = nullptr;
   uint64_t made_ = 0;

@@ -189,7 +189,7 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   if (CUresult error = lanes_->add(link, std::move(copy), *request.state, keys, std::move(ends));
       error != CUDA_SUCCESS)
     return error;
-  *in_lane = engine_->wake();
+  *in_lane = engine_->send(link);
   if (*in_lane) return CUDA_SUCCESS;
   lanes_->take_back_last();
   return this->copy(request);

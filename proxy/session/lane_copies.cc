@@ -13,11 +13,14 @@ CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, con
                          Ends ends) {
   CUresult no_event = CUDA_SUCCESS;
   DirectCopies::make_way(stream);  // or the event would stand behind the lane's copies
-  copy.before = link.event(&no_event);
-  if (copy.before == nullptr) return no_event;
-  if (CUresult error = driver_.cuEventRecord(copy.before, stream.stream); error != CUDA_SUCCESS) {
-    link.give(copy.before);
-    return error;
+  // Behind nothing the copy may go at once, and an event takes the GPU a moment.
+  if (driver_.cuStreamQuery(stream.stream) != CUDA_SUCCESS) {
+    copy.before = link.event(&no_event);
+    if (copy.before == nullptr) return no_event;
+    if (CUresult error = driver_.cuEventRecord(copy.before, stream.stream); error != CUDA_SUCCESS) {
+      link.give(copy.before);
+      return error;
+    }
   }
   copy.told = [this] { nudge(); };
   going_.push_back({&link, link.add(std::move(copy)), &stream, keys, std::move(ends)});

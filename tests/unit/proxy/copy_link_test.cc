@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -38,6 +39,7 @@ struct Fake {
   std::vector<CUevent> order;    // events as they were recorded
   std::set<CUevent> pending;
   CUresult copy = CUDA_SUCCESS;
+  std::function<void()> during_copy;
   size_t copies_that_go = SIZE_MAX;  // and all others fail
   int waits = 0;                     // for a stream
   uint64_t events = 0;
@@ -63,6 +65,7 @@ Driver make_driver() {
     return g.pending.contains(event) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   };
   d.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    if (g.during_copy) g.during_copy();
     if (g.sent.size() >= g.copies_that_go) return CUDA_ERROR_LAUNCH_FAILED;
     if (g.copy == CUDA_SUCCESS) g.sent.push_back({dst, bytes, stream, src});
     return g.copy;
@@ -213,6 +216,23 @@ TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
   end_all();
   EXPECT_EQ(link.turn(), Turn::kIdle);
   EXPECT_GT(link.measured_bytes_per_s(), 0u) << "the second one when that had ended";
+}
+
+// A session may take the first turns while the pacing thread wakes: who comes in the midst of
+// another's submission leaves it alone, and neither waits.
+TEST_F(CopyLinkTest, OneThreadAtATimeHasItsTurn) {
+  const auto job = link.add(copy(1, 20 * kMiB));
+  g.during_copy = [&] {
+    std::thread([&] { EXPECT_EQ(link.turn(), Turn::kBusy); }).join();
+    EXPECT_TRUE(g.sent.empty());
+  };
+  EXPECT_EQ(link.turn(), Turn::kBusy);
+  ASSERT_EQ(g.sent.size(), 1u);
+  g.during_copy = nullptr;
+  std::thread([&] { (void)link.turn(); }).join();
+  ASSERT_EQ(g.sent.size(), 2u) << "the next piece, from any thread";
+  EXPECT_EQ(g.sent[1].dst, g.sent[0].dst + g.sent[0].bytes);
+  take_back(*job);
 }
 
 // Where the GPU writes may be unregistered once the copy is taken back: that waits for the write.
