@@ -4,8 +4,8 @@
 // again a fixed time after the last beginning. Its session sleeps meanwhile, and being woken costs
 // each step 30 to 50 us, which for a copy of 51 KiB is most of its time. A session that knows the
 // beat wakes by itself a little before it, and watches for the record instead of sleeping: a few
-// hundredths of a core for as long as the beat is kept, nothing for anybody else. A beat that fails
-// to come ends it, until there is a beat again.
+// hundredths of a core for as long as the beat is kept, an eighth where timers are late, nothing
+// for anybody else. A beat that fails to come ends it, until there is a beat again.
 //
 // Plain values: one thread, no clock, no lock.
 #pragma once
