@@ -1,7 +1,6 @@
 #include "sharedmem/wait.h"
 
 #include <sched.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/timer_slack.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/socket.h"
 
@@ -44,21 +44,6 @@ void cpu_pause() {
   __asm__ volatile("yield" ::: "memory");
 #endif
 }
-
-// A thread's timers may fire 50 us late by default, more than our shortest nap. Narrowed while this
-// thread naps for us and given back, because the slack is the program's.
-class NarrowTimerSlack {
- public:
-  NarrowTimerSlack() : before_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
-  ~NarrowTimerSlack() {
-    if (before_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_));
-  }
-  NarrowTimerSlack(const NarrowTimerSlack&) = delete;
-  NarrowTimerSlack& operator=(const NarrowTimerSlack&) = delete;
-
- private:
-  int before_;
-};
 
 // A killed process hangs up too: the kernel closes its end.
 bool connected(const Peer& peer) {

@@ -14,10 +14,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import select
-import signal
 import statistics
-import subprocess
 import sys
 import time
 
@@ -26,6 +23,7 @@ import copy_runs
 import latency
 import turns
 from arms import WorkerError
+from beside import BEGIN_S, Beside, cpu_ns
 
 GROUP = "a small function beside attacks"
 WORST = "worst of all"
@@ -37,7 +35,7 @@ WORDS = {
     ATTACKED: "beside the attack",
 }
 REQUEST = "requests 4096 2000"  # bytes, microseconds of pause
-BEGIN_S, END_S = 60, 60
+END_S = 60
 SMALL_GROUP_BYTES = 1 << 30
 SPIN = "print('begun', flush=True)\nwhile True: pass"
 
@@ -112,55 +110,6 @@ def memory_group(size):
     finally:
         if group:
             group.rmdir()
-
-
-def cpu_ns(pid):
-    """CPU time of a process, of its threads and children that have ended too; 0 when it is gone."""
-    with contextlib.suppress(OSError):
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
-    return 0
-
-
-class Beside:
-    """Processes that run beside a phase: begun when the object is made, ended by end()."""
-
-    def __init__(self, commands, env, folder, stopped=False):
-        self.processes = []
-        try:
-            for command in commands:
-                with open(folder / "beside.txt", "ab") as errors:
-                    self.processes.append(subprocess.Popen(
-                        command, env=env, cwd=folder, stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE, stderr=errors))
-            deadline = time.monotonic() + BEGIN_S
-            for process in self.processes:
-                self.await_line(process, deadline)
-                if stopped:
-                    process.send_signal(signal.SIGSTOP)
-        except BaseException:
-            self.end()
-            raise
-
-    def await_line(self, process, deadline):
-        left = max(0, deadline - time.monotonic())
-        if not select.select([process.stdout], [], [], left)[0] or not process.stdout.readline():
-            raise WorkerError(f"{' '.join(process.args)} did not begin")
-
-    def cpu_ns(self):
-        return sum(cpu_ns(process.pid) for process in self.processes)
-
-    def ended(self):
-        """In words, those that have ended by themselves."""
-        return [f"{pathlib.Path(p.args[0]).name} {p.args[1]} ended with {p.returncode}"
-                for p in self.processes if p.poll() is not None]
-
-    def end(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
 
 
 class Shown:

@@ -3,8 +3,9 @@
 from at once unless it offers it; or `normal`, of everybody's priority."""
 import contextlib
 import os
-import subprocess
 import sys
+
+from beside import Beside
 
 KINDS = ("batch", "normal")
 JOB = """
@@ -21,20 +22,12 @@ while os.getppid() == parent:
 
 
 @contextlib.contextmanager
-def running(kind):
-    """While the block runs; nothing for ''."""
-    jobs = []
+def running(kind, folder):
+    """While the block runs; nothing for ''. What they say of errors comes into `folder`."""
+    cpus = sorted(os.sched_getaffinity(0)) if kind else ()
+    jobs = Beside([[sys.executable, "-c", JOB, kind, str(cpu)] for cpu in cpus], dict(os.environ),
+                  folder)
     try:
-        for cpu in sorted(os.sched_getaffinity(0)) if kind else ():
-            jobs.append(subprocess.Popen([sys.executable, "-c", JOB, kind, str(cpu)],
-                                         stdout=subprocess.PIPE))
-        for job in jobs:
-            if not job.stdout.readline():
-                raise RuntimeError(f"a {kind} job did not begin")
         yield
     finally:
-        for job in jobs:
-            job.kill()
-        for job in jobs:
-            job.wait()
-            job.stdout.close()
+        jobs.end()

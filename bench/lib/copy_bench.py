@@ -68,7 +68,7 @@ def run(name, options, body, report=copy_report.text):
                                     arm_set.words)
         runner = copy_runs.Runner(arms, options, result,
                                   lambda: result_file.write(options.out, result, report(result)))
-        with busy_cores.running(options.busy):
+        with busy_cores.running(options.busy, arms.work):
             body(runner)
     result["seconds"] = round(time.monotonic() - begin, 1)
     result["figures"] = figures.text({name: result})

@@ -1,7 +1,6 @@
 #include "proxy/copy/copy_engine.h"
 
 #include <sched.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/timer_slack.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
 #include "proxy/copy/known_links.h"
@@ -19,7 +19,6 @@ namespace tube::proxy {
 namespace {
 
 constexpr auto kEngineNap = std::chrono::microseconds(20);
-constexpr unsigned long kSlackNs = 1'000;        // how late a nap may end (50 us by default)
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
 constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
 
@@ -123,7 +122,7 @@ bool CopyEngine::wake(bool* slept) {
   if (thread_.joinable()) thread_.join();  // it said so as its last word
   try {
     thread_ = std::thread([this] {
-      ::prctl(PR_SET_TIMERSLACK, kSlackNs);
+      const NarrowTimerSlack narrow;  // it naps
       while (!contained("the copy engine", [this] { run(); })) sched_yield();
     });
   } catch (const std::system_error& error) {

@@ -236,7 +236,7 @@ void Session::run() {
     // Not work: who looks changes nothing about who was at work lately.
     if (look_.answer([this] { return has_work(); }) && !reader_->has_record()) continue;
     idle_.store(false, std::memory_order_relaxed);
-    woke();
+    woke(peer);
   }
   stop_.store(true, std::memory_order_relaxed);
   shared_.activity.awake.fetch_sub(1, std::memory_order_relaxed);

@@ -443,7 +443,7 @@ class Session {
   bool has_work();
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
-  void woke();
+  void woke(const shared::Peer& peer);
   void rest_for_others();
   void rest_if_due() {
     if (cpu_.due(stats_.records.load(std::memory_order_relaxed))) rest_for_others();
@@ -482,9 +482,9 @@ class Session {
   CUdeviceptr registered_ = 0;       // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
-  policies::Rhythm rhythm_;                      // of its records, seen by this thread
-  uint64_t watch_from_ns_ = 0, watched_ns_ = 0;  // since when it was, and is, watched for the next
-  bool resting_ = false;                         // since its last record
+  policies::Rhythm rhythm_;  // of its records, seen by this thread
+  uint64_t watched_ns_ = 0;  // when it woke by itself to watch for the next; 0: it did not
+  bool resting_ = false;     // since its last record
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;

@@ -19,11 +19,11 @@ constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
 constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are kept back
 }  // namespace
 
-void Session::woke() {
+void Session::woke(const shared::Peer& peer) {
   const uint64_t now = now_ns();
   // A record that came after that time and woke it says only that the timer had not.
-  if (watch_from_ns_ != 0 && now >= watch_from_ns_)
-    rhythm_.timer_was_late((watched_ns_ != 0 ? watched_ns_ : now) - watch_from_ns_);
+  if (peer.watch_from_ns != 0 && now >= peer.watch_from_ns)
+    rhythm_.timer_was_late((watched_ns_ != 0 ? watched_ns_ : now) - peer.watch_from_ns);
   if (reader_->has_record()) {
     rhythm_.works(now);
     resting_ = false;
@@ -95,7 +95,7 @@ void Session::expect_a_record(shared::Peer& peer) {
   const bool may_spin =
       shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
   const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
-  peer.watch_from_ns = watch_from_ns_ = watch.from_ns;
+  peer.watch_from_ns = watch.from_ns;
   peer.watch_until_ns = watch.until_ns;
   peer.watched_ns = &watched_ns_;
   watched_ns_ = 0;
