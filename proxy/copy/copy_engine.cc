@@ -1,5 +1,6 @@
 #include "proxy/copy/copy_engine.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -122,6 +123,7 @@ bool CopyEngine::wake(bool* slept) {
   if (thread_.joinable()) thread_.join();  // it said so as its last word
   try {
     thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "tube-lanes");
       const NarrowTimerSlack narrow;  // it naps
       while (!contained("the copy engine", [this] { run(); })) sched_yield();
     });

@@ -39,7 +39,9 @@ CUresult Copies::issue(const CopyRequest& request, bool* held) {
       asked_.asked_chunk(&segment_.chunk_state(completion.chunk));
     if (error != CUDA_SUCCESS || in_lane) return error;
   }
-  return complete(request);
+  const CUresult error = complete(request);
+  direct_.mark_if_much();
+  return error;
 }
 
 CUresult Copies::complete(const CopyRequest& request) {

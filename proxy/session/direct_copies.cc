@@ -25,7 +25,11 @@ void DirectCopies::issued(CopyLink& link, StreamState& stream, uint64_t bytes) {
   link_ = &link;
   stream_ = &stream;
   bytes_ += bytes;
-  if (++copies_ >= kMostCopies || bytes_ >= kMostBytes) mark();
+  ++copies_;
+}
+
+void DirectCopies::mark_if_much() {
+  if (copies_ >= kMostCopies || bytes_ >= kMostBytes) mark();
 }
 
 void DirectCopies::mark() {
@@ -35,9 +39,12 @@ void DirectCopies::mark() {
   if (link == nullptr) return;
   ContextShare* share = shares_.find(stream_->context);
   if (share != nullptr && !(shares_.captures() && is_capturing(driver_, stream_->stream)) &&
-      shares_.make_current(*share) == CUDA_SUCCESS)
+      shares_.make_current(*share) == CUDA_SUCCESS) {
     link->mark(stream_->stream, bytes, copies);
-  else link->unclaim(bytes, copies);
+    stream_->word_counts = true;
+  } else {
+    link->unclaim(bytes, copies);
+  }
 }
 
 void DirectCopies::make_way(StreamState& stream) {
@@ -47,9 +54,11 @@ void DirectCopies::make_way(StreamState& stream) {
 
 void DirectCopies::word_follows(StreamState& stream, uint64_t* word, uint64_t value,
                                 uint64_t session) {
-  if (link_ == nullptr || stream_ != &stream) return;
-  std::exchange(link_, nullptr)
-      ->mark({word, value, session}, std::exchange(bytes_, 0), std::exchange(copies_, 0));
+  const bool counts = std::exchange(stream.word_counts, false);
+  if (link_ != nullptr && stream_ == &stream)
+    std::exchange(link_, nullptr)
+        ->mark({word, value, session}, std::exchange(bytes_, 0), std::exchange(copies_, 0));
+  else if (counts && stream.crossed != nullptr) stream.crossed->mark({word, value, session}, 0, 0);
 }
 
 }  // namespace tube::proxy

@@ -34,6 +34,9 @@ class DirectCopies {
   // The link counted the copy (CopyWay::kDirect), and it was issued; the stream's context is
   // current.
   void issued(CopyLink& link, StreamState& stream, uint64_t bytes);
+  // What the GPU writes behind the copy is with the driver, too: an event costs little now, and has
+  // that before it.
+  void mark_if_much();
   // Whether copies are counted whose end nothing marks yet, and marks it. On a stream that is being
   // captured by now they count as ended: an event would become the capture's, and a look at it ends
   // that.
@@ -43,7 +46,9 @@ class DirectCopies {
   // there.
   static void make_way(StreamState& stream);
   // It writes `value` to a word of `session` behind the stream's work so far; the word stays until
-  // CopyEngine::forget(session). Not while the stream captures: then nobody writes it.
+  // CopyEngine::forget(session). Not while the stream captures: then nobody writes it. It marks
+  // what is unmarked, and counts by itself behind a copy that an event marked: that ends with the
+  // copy, and a lane that became busy meanwhile would keep the word waiting.
   void word_follows(StreamState& stream, uint64_t* word, uint64_t value, uint64_t session);
   // The stream is about to go away.
   void forget(const StreamState& stream) {

@@ -442,6 +442,8 @@ class Session {
   bool at_rest();
   bool has_work();
   bool go_on_parked();
+  bool may_watch() const;
+  bool watches_lane() const;
   bool sleep_beside_holds(shared::Peer& peer);
   void woke(const shared::Peer& peer);
   void rest_for_others();

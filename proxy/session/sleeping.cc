@@ -17,6 +17,8 @@ namespace {
 // Between looks at the turns of long launches, by whose is next and by the others.
 constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
 constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are kept back
+// How long a function in a rhythm is awake for a copy in a lane. One of 8 MiB takes 0.2 to 0.5 ms.
+constexpr uint64_t kLaneWatchNs = 1'000'000;
 }  // namespace
 
 void Session::woke(const shared::Peer& peer) {
@@ -67,9 +69,27 @@ void Session::rest_for_others() {
   cpu_.rested(passed_ns);
 }
 
+// Whether it may stay awake for the sake of a function that works in a rhythm: that can have the
+// cores.
+bool Session::may_watch() const {
+  return shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
+}
+
+// What the lane says when it has the last piece of such a function's copy would find a core that
+// has halted. A copy that takes longer has no use for that.
+bool Session::watches_lane() const {
+  if (!lanes_.any() || !may_watch()) return false;
+  const uint64_t now = now_ns();
+  return now < rhythm_.next().until_ns && now - lanes_.since_ns() < kLaneWatchNs;
+}
+
 // While launches are held this session looks at their turns: without a pause when one of its own is
 // the next and it may spin. False: it does not sleep.
 bool Session::sleep_beside_holds(shared::Peer& peer) {
+  if (watches_lane()) {
+    waiter_.offer_core();
+    return false;
+  }
   peer.at_most_ns = 0;
   if (deadlines_.on()) {
     const uint64_t now = now_ns();
@@ -88,13 +108,10 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
   return true;
 }
 
-// A function that works in a rhythm is waited for without sleeping when its time comes, while it
-// can have the cores.
+// A function that works in a rhythm is waited for without sleeping when its time comes.
 void Session::expect_a_record(shared::Peer& peer) {
   if (!std::exchange(resting_, true)) rhythm_.rests(now_ns());  // else it woke to look at something
-  const bool may_spin =
-      shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
-  const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
+  const policies::Rhythm::Watch watch = may_watch() ? rhythm_.next() : policies::Rhythm::Watch{};
   peer.watch_from_ns = watch.from_ns;
   peer.watch_until_ns = watch.until_ns;
   peer.watched_ns = &watched_ns_;

@@ -116,7 +116,8 @@ class CopyLinkTest : public testing::Test {
   }
 
   Driver driver = make_driver();
-  CopyLink link{driver, policies::LaneUse::kAuto, {}, kScratch};
+  // No pause comes of its own: a thread may stand for as long as the machine likes.
+  CopyLink link{driver, policies::LaneUse::kAuto, {.rest_ns = UINT64_MAX}, kScratch};
 };
 
 TEST_F(CopyLinkTest, OneStreamUsesItDirectlyUntilAnotherComes) {

@@ -41,6 +41,7 @@ class DirectCopiesTest : public ::testing::Test {
   void copy(StreamState& stream, uint64_t bytes = 64 * kKiB) {
     ASSERT_EQ(link.ask(stream.stream, {.to_gpu = true, .bytes = bytes}).way, CopyWay::kDirect);
     direct.issued(link, stream, bytes);
+    direct.mark_if_much();
   }
   bool is_free(const StreamState& stream) {
     const bool free =
@@ -79,6 +80,29 @@ TEST_F(DirectCopiesTest, AnEventMarksThemWhereNoWordFollows) {
   EXPECT_FALSE(direct.unmarked());
   EXPECT_EQ(test::fake().recorded.size(), 1u);
   EXPECT_FALSE(is_free(other));
+  test::fake().events_wait = false;
+  EXPECT_TRUE(is_free(other));
+}
+
+// The event ends with the copy; the word behind it can be kept waiting by a lane that became busy
+// meanwhile, unless the link knows of it.
+TEST_F(DirectCopiesTest, TheWordBehindAnEventCountsOnItsOwn) {
+  copy(mine, 4096 * kKiB);
+  direct.word_follows(other, &word, 3, 1);
+  direct.word_follows(mine, &word, 3, 1);
+  direct.word_follows(mine, &word, 4, 1);
+  test::fake().events_wait = false;
+  EXPECT_FALSE(is_free(other));
+  word = 3;
+  EXPECT_TRUE(is_free(other)) << "only the first one";
+}
+
+TEST_F(DirectCopiesTest, ThatOfAStreamThatWasLedOutDoesNot) {
+  copy(mine, 4096 * kKiB);
+  const auto job = link.add({.dst = 1, .src = 2, .bytes = 1, .function = 2});
+  DirectCopies::make_way(mine);
+  link.take_back(*job);
+  direct.word_follows(mine, &word, 3, 1);
   test::fake().events_wait = false;
   EXPECT_TRUE(is_free(other));
 }
