@@ -227,9 +227,9 @@ void Session::run() {
       continue;
     }
     if (stop_.load(std::memory_order_relaxed)) break;
-    idle_.store(true, std::memory_order_relaxed);
     share_spinning();
     if (!sleep_beside_holds(peer)) continue;
+    idle_.store(true, std::memory_order_relaxed);
     expect_a_record(peer);
     if (residency_.on()) residency_.sleeps(now_ns());
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
