@@ -43,6 +43,10 @@ inline constexpr LinkOrder kLinkOrders[] = {LinkOrder::kArrival, LinkOrder::kRou
 std::string_view link_order_name(LinkOrder order);
 std::optional<LinkOrder> parse_link_order(std::string_view name);
 
+// Between two looks at pieces in flight while two or more are: the shortest that keep a link busy
+// take 20 us, and a look is a call of the driver's.
+inline constexpr uint64_t kLaneLookNs = 3'000;
+
 // A copy that may go. The next copy of its stream is added when this one has had its last turn.
 struct LinkClaim {
   uint64_t copy = 0;  // not among those that wait

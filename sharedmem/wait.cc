@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/cpu_pause.h"
 #include "base/futex.h"
 #include "base/timer_slack.h"
 #include "sharedmem/accessors.h"
@@ -36,14 +37,6 @@ constexpr int kYields = 3;
 // has closed its socket nothing reports its death, so the session looks every second.
 constexpr uint64_t kSessionNapNs = 60'000'000'000;
 constexpr uint64_t kUnconnectedNapNs = 1'000'000'000;
-
-void cpu_pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield" ::: "memory");
-#endif
-}
 
 // A killed process hangs up too: the kernel closes its end.
 bool connected(const Peer& peer) {

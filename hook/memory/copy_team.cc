@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/cpu_pause.h"
 #include "base/futex.h"
 #include "base/page.h"
 #include "hook/memory/streaming_copy.h"
@@ -196,7 +197,7 @@ template <class Settled>
 void wait_until(TeamCopy::Copy& copy, const Settled& settled) {
   for (uint32_t i = 0; i < kLooks; ++i) {
     if (settled()) break;
-    __builtin_ia32_pause();
+    cpu_pause();
   }
   copy.caller_waits.store(true, std::memory_order_seq_cst);
   while (true) {
@@ -226,7 +227,7 @@ bool help_any(uint32_t number) {
 bool another_piece(uint32_t seen) {
   for (uint32_t i = 0; i < kLooks; ++i) {
     if (word(g_team.started).load(std::memory_order_acquire) != seen) return true;
-    __builtin_ia32_pause();
+    cpu_pause();
   }
   return false;
 }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/cpu_pause.h"
 #include "base/log.h"
 #include "base/timer_slack.h"
 #include "protocol/driver_table.gen.h"
@@ -154,37 +155,42 @@ bool CopyEngine::send(CopyLink& link) {
   return true;
 }
 
-// All links once; whether something is in flight. Wide copies come first: what they hand to a lane
-// goes at once.
-bool CopyEngine::turns() {
-  bool busy = false;
-  const auto note = [&](CopyLink::Turn turn) {
-    busy = busy || turn == CopyLink::Turn::kBusy;
-    waits_ = waits_ || turn == CopyLink::Turn::kWaits;
-  };
+// All links once; what the one that needs the next look soonest said. Wide copies come first: what
+// they hand to a lane goes at once.
+CopyLink::Turn CopyEngine::turns() {
+  auto all = CopyLink::Turn::kIdle;
+  const auto note = [&](CopyLink::Turn turn) { all = std::max(all, turn); };
   if (wide_ != nullptr) note(wide_->turn());
   for (uint32_t i = 0; i < links_.size(); ++i) {
     if (links_.size() > 2) (void)driver_.cuCtxSetCurrent(gpus_[i / 2].context);
     note(links_[i]->turn());
   }
-  return busy;
+  return all;
+}
+
+// Each look asks the driver, in whose locks the sessions' calls would wait. So nothing is asked for
+// a moment, unless a session adds something.
+void CopyEngine::until_the_next_look(uint64_t asked) {
+  const uint64_t end_ns = now_ns() + policies::kLaneLookNs;
+  while (now_ns() < end_ns && asked_.load(std::memory_order_relaxed) == asked) cpu_pause();
 }
 
 void CopyEngine::run() {
   (void)driver_.cuCtxSetCurrent(gpus_[0].context);
   uint64_t seen = 0;
   while (true) {
-    waits_ = false;
-    const bool busy = turns();
-    if (busy) {
+    const uint64_t asked_before = asked_.load(std::memory_order_relaxed);
+    const CopyLink::Turn turn = turns();
+    if (turn >= CopyLink::Turn::kAhead) {
       look_at_others();
       if (few_cores_) sched_yield();
       else offer_.make(now_ns());
+      if (turn == CopyLink::Turn::kAhead && !few_cores_) until_the_next_look(asked_before);
       continue;
     }
     std::unique_lock lock(mutex_);
     if (stop_) return;
-    if (waits_) {
+    if (turn == CopyLink::Turn::kWaits) {
       changed_.wait_for(lock, kEngineNap);
       continue;
     }

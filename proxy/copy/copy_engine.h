@@ -5,6 +5,7 @@
 // sleeps otherwise.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -83,7 +84,8 @@ class CopyEngine {
  private:
   static size_t number_of(uint32_t gpu, bool to_gpu) { return 2 * gpu + (to_gpu ? 1 : 0); }
   void run();
-  bool turns();
+  CopyLink::Turn turns();
+  void until_the_next_look(uint64_t asked);
   bool wake(bool* slept);
   bool in_context_of(const CopyLink& link) const;
   void meet(const Options& options);
@@ -100,7 +102,6 @@ class CopyEngine {
   std::vector<CUdeviceptr> scratch_;                     // of each GPU, CopyLink::kScratchBytes
   const bool few_cores_ = usable_cores() < policies::kCoresToSpin;
   shared::CoreOffer offer_;  // the thread's
-  bool waits_ = false;       // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;
   std::mutex mutex_;  // leaf: what follows
@@ -109,7 +110,7 @@ class CopyEngine {
   bool runs_ = false;
   bool sleeps_ = false;
   bool stop_ = false;
-  uint64_t asked_ = 0;
+  std::atomic<uint64_t> asked_{0};  // changes under the lock
 };
 
 }  // namespace tube::proxy

@@ -182,7 +182,8 @@ bool CopyLink::ended(const Direct& direct) const {
   return shared::load_word(*direct.word.at) >= direct.word.value;
 }
 
-void CopyLink::reap_chunks() {
+bool CopyLink::reap_chunks() {
+  bool some = false;
   while (!chunks_.empty() && ended(chunks_.front().end)) {
     events_.push_back(chunks_.front().end);
     --chunks_.front().job->in_flight_;
@@ -192,7 +193,9 @@ void CopyLink::reap_chunks() {
     chunk_bytes_ -= bytes;
     measure(bytes);
     changed_.notify_all();
+    some = true;
   }
+  return some;
 }
 
 // A piece that was in flight when the one before it ended took the time since then. Small ones
@@ -344,18 +347,19 @@ CopyLink::Turn CopyLink::turn() {
   CUresult error = CUDA_SUCCESS;
   {
     std::lock_guard lock(mutex_);
-    reap_chunks();
+    const bool ended = reap_chunks();
     if (wide_ != nullptr && !direct_.empty()) reap_direct();  // others may stand back for them
     note_busy();
-    if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : Turn::kBusy;
+    const Turn nothing = chunks_.size() > 1 && !ended ? Turn::kAhead : Turn::kBusy;
+    if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : nothing;
     reap_direct();
     make_ready();
     // A direct copy may stand behind its stream's work for as long as that takes. One chunk in
     // flight leaves room for it when it comes; two would starve it.
     share_.outsiders(claims_ != 0 || !direct_.empty());
     if (!share_.may_send(static_cast<uint32_t>(chunks_.size()), chunk_bytes_, now_ns()))
-      return Turn::kBusy;
-    if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : Turn::kBusy;
+      return nothing;
+    if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : nothing;
     submitting_ = piece.job.get();
     chunk_end = event_locked(&error);
     if (piece.last && error == CUDA_SUCCESS) job_end = event_locked(&error);

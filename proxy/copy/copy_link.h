@@ -178,9 +178,11 @@ class CopyLink {
   // What the link carried lately while pieces followed each other and no other proxy used it; 0:
   // that has not been seen. Any thread.
   uint64_t measured_bytes_per_s() const { return measured_.load(std::memory_order_relaxed); }
-  enum class Turn : uint8_t { kIdle, kWaits, kBusy };
+  enum class Turn : uint8_t { kIdle, kWaits, kAhead, kBusy };
   // One look: takes note of what has ended, submits a chunk if it may. kWaits: copies wait for
-  // their own streams; kBusy: something is in flight, or another thread has its turn.
+  // their own streams; kAhead: two chunks or more are in flight and there was nothing to do, so the
+  // next look may come a little later; kBusy: something is in flight, or another thread has its
+  // turn.
   Turn turn();
   // Nobody takes turns any more.
   void close();
@@ -219,7 +221,7 @@ class CopyLink {
   static bool is_small(uint64_t bytes) { return bytes >= kLeastSmall && bytes <= kMostSmall; }
   void small_came() { small_came_ns_.store(now_ns(), std::memory_order_relaxed); }
   void went(LaneJob& job);
-  void reap_chunks();
+  bool reap_chunks();  // whether one had ended
   void reap_direct();
   void make_ready();
   bool next(Piece* piece);

@@ -200,7 +200,7 @@ TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
   EXPECT_EQ(link.turn(), Turn::kBusy);
   EXPECT_EQ(link.turn(), Turn::kBusy);
   EXPECT_EQ(g.sent.size(), 2u);
-  EXPECT_EQ(link.turn(), Turn::kBusy);
+  EXPECT_EQ(link.turn(), Turn::kAhead);
   EXPECT_EQ(g.sent.size(), 2u) << "a third one in flight";
   EXPECT_FALSE(job->over());
   end_one();
