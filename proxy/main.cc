@@ -286,7 +286,8 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
       .workflow = options.workflow,
       .weight = options.weight,
       .paths = static_cast<uint32_t>(
-          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths))};
+          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths)),
+      .many_cores = many_cores()};
 }
 
 LaunchTurns::Options launch_options(const Options& options) {

@@ -27,7 +27,7 @@ constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxi
 }  // namespace
 
 CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options, MemoryMap* memory)
-    : driver_(driver), gpus_(gpus), use_(options.use) {
+    : driver_(driver), gpus_(gpus), use_(options.use), many_cores_(options.many_cores) {
   if (options.use == policies::LaneUse::kNever) return;
   meet(options);
   scratch_.resize(gpus.count());
@@ -183,9 +183,9 @@ void CopyEngine::run() {
     const CopyLink::Turn turn = turns();
     if (turn >= CopyLink::Turn::kAhead) {
       look_at_others();
-      if (few_cores_) sched_yield();
-      else offer_.make(now_ns());
-      if (turn == CopyLink::Turn::kAhead && !few_cores_) until_the_next_look(asked_before);
+      if (many_cores_) offer_.make(now_ns());
+      else sched_yield();
+      if (turn == CopyLink::Turn::kAhead && many_cores_) until_the_next_look(asked_before);
       continue;
     }
     std::unique_lock lock(mutex_);

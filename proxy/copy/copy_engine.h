@@ -16,9 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/cores.h"
 #include "policies/copy_way.h"
-#include "policies/spin.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/machine_links.h"
 #include "proxy/copy/wide_copies.h"
@@ -38,6 +36,7 @@ class CopyEngine {
     std::string workflow;
     uint32_t weight = 0;  // of this proxy, for others to know
     uint32_t paths = 0;   // over how many links a copy goes: 1 one, 0 as many as pay, else so many
+    bool many_cores = false;  // the thread may have one: else it offers its core at each look
   };
   // After the GPUs are open; all outlive this. `memory`: for relay buffers; nullptr: each copy goes
   // over one link. The first GPU's context is current afterwards.
@@ -100,7 +99,7 @@ class CopyEngine {
   uint64_t looked_ns_ = 0;
   std::map<std::pair<int32_t, size_t>, uint64_t> seen_;  // by their process and our link
   std::vector<CUdeviceptr> scratch_;                     // of each GPU, CopyLink::kScratchBytes
-  const bool few_cores_ = usable_cores() < policies::kCoresToSpin;
+  const bool many_cores_;
   shared::CoreOffer offer_;  // the thread's
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;
