@@ -103,6 +103,11 @@ void CopyLink::mark(const Word& word, uint64_t bytes, uint32_t copies) {
   direct_.push_back({nullptr, word, bytes});
 }
 
+void CopyLink::stands_behind(const Word& word) {
+  std::lock_guard lock(mutex_);
+  words_.emplace_back(word, now_ns());
+}
+
 void CopyLink::unclaim(uint64_t bytes, uint32_t copies) {
   std::lock_guard lock(mutex_);
   claims_ -= copies;
@@ -174,6 +179,7 @@ void CopyLink::forget(uint64_t function) {
     if (gone) direct_bytes_ -= direct.bytes;
     return gone;
   });
+  std::erase_if(words_, [&](const auto& each) { return each.first.session == function; });
   note_busy();
 }
 
@@ -217,6 +223,14 @@ void CopyLink::reap_direct() {
     direct_.pop_front();
   }
   note_busy();
+}
+
+void CopyLink::reap_words() {
+  if (words_.empty()) return;
+  const uint64_t now = now_ns();
+  std::erase_if(words_, [&](const auto& each) {
+    return shared::load_word(*each.first.at) >= each.first.value || now - each.second >= rest_ns_;
+  });
 }
 
 void CopyLink::went(LaneJob& job) {
@@ -353,10 +367,11 @@ CopyLink::Turn CopyLink::turn() {
     const Turn nothing = chunks_.size() > 1 && !ended ? Turn::kAhead : Turn::kBusy;
     if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : nothing;
     reap_direct();
+    reap_words();
     make_ready();
     // A direct copy may stand behind its stream's work for as long as that takes. One chunk in
     // flight leaves room for it when it comes; two would starve it.
-    share_.outsiders(claims_ != 0 || !direct_.empty());
+    share_.outsiders(claims_ != 0 || !direct_.empty() || !words_.empty());
     if (!share_.may_send(static_cast<uint32_t>(chunks_.size()), chunk_bytes_, now_ns()))
       return nothing;
     if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : nothing;

@@ -98,6 +98,7 @@ class CopyLink {
            CUdeviceptr scratch, LinkCell* cell = nullptr)
       : driver_(driver),
         use_(use),
+        rest_ns_(share.rest_ns),
         scratch_(scratch),
         cell_(cell != nullptr ? *cell : own_cell_),
         share_(share) {}
@@ -118,6 +119,10 @@ class CopyLink {
   void mark(CUstream stream, uint64_t bytes, uint32_t copies);
   void mark(const Word& word, uint64_t bytes, uint32_t copies);
   void unclaim(uint64_t bytes, uint32_t copies);
+  // It stands behind a copy that an event marked, and that has ended before it is written: two
+  // pieces of the lane in flight would keep it waiting. Counts for no longer than the lane goes on
+  // without a pause; what takes longer stands behind other work.
+  void stands_behind(const Word& word);
   // Copies of the link's own functions that are long enough to feel what others' copies take from
   // them, and that somebody waits for. Smaller ones wait for nothing but what is in flight.
   static constexpr uint64_t kLeastSmall = 1u << 20;
@@ -223,6 +228,7 @@ class CopyLink {
   void went(LaneJob& job);
   bool reap_chunks();  // whether one had ended
   void reap_direct();
+  void reap_words();
   void make_ready();
   bool next(Piece* piece);
   CUresult submit(const Piece& piece);
@@ -235,6 +241,7 @@ class CopyLink {
 
   const Driver& driver_;
   const policies::LaneUse use_;
+  const uint64_t rest_ns_;  // LinkShare::Options
   const CUdeviceptr scratch_;
   std::atomic<uint64_t> led_out_{0};
   WideCopies* wide_ = nullptr;
@@ -257,6 +264,7 @@ class CopyLink {
   std::deque<Chunk> chunks_;  // in flight, the oldest first
   uint64_t chunk_bytes_ = 0;  // of them all
   std::deque<Direct> direct_;
+  std::vector<std::pair<Word, uint64_t>> words_;  // stands_behind(), since when
   CUstream direct_stream_ = nullptr;
   uint64_t direct_bytes_ = 0;
   uint32_t claims_ = 0;        // direct copies that are not marked yet

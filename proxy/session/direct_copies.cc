@@ -58,7 +58,8 @@ void DirectCopies::word_follows(StreamState& stream, uint64_t* word, uint64_t va
   if (link_ != nullptr && stream_ == &stream)
     std::exchange(link_, nullptr)
         ->mark({word, value, session}, std::exchange(bytes_, 0), std::exchange(copies_, 0));
-  else if (counts && stream.crossed != nullptr) stream.crossed->mark({word, value, session}, 0, 0);
+  else if (counts && stream.crossed != nullptr)
+    stream.crossed->stands_behind({word, value, session});
 }
 
 }  // namespace tube::proxy

@@ -32,7 +32,7 @@ class DirectCopies {
   DirectCopies& operator=(const DirectCopies&) = delete;
 
   // The link counted the copy (CopyWay::kDirect), and it was issued; the stream's context is
-  // current.
+  // current. mark_if_much() follows.
   void issued(CopyLink& link, StreamState& stream, uint64_t bytes);
   // What the GPU writes behind the copy is with the driver, too: an event costs little now, and has
   // that before it.

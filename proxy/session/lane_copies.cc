@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/clock.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/session/context_shares.h"
 #include "proxy/session/direct_copies.h"
@@ -24,7 +23,7 @@ CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, con
     }
   }
   copy.told = [this] { nudge(); };
-  going_.push_back({&link, link.add(std::move(copy)), &stream, keys, std::move(ends), now_ns()});
+  going_.push_back({&link, link.add(std::move(copy)), &stream, keys, std::move(ends)});
   parked_.hold(keys);
   return CUDA_SUCCESS;
 }

@@ -49,8 +49,6 @@ class LaneCopies {
   // Something was submitted since settle(), or there was a nudge.
   const std::atomic<bool>& nudged() const { return nudged_; }
   bool any() const { return !going_.empty(); }
-  // When the oldest of them was added. Only while there are any().
-  uint64_t since_ns() const { return going_.front().added_ns; }
   // Lets the streams of submitted copies go. True when there was one.
   bool settle();
   // The client is gone: nothing is in flight any more when this returns.
@@ -63,7 +61,6 @@ class LaneCopies {
     StreamState* stream;
     ParkKeys keys;
     Ends ends;
-    uint64_t added_ns;
   };
   void let_go(Going& going);
 

@@ -232,10 +232,11 @@ void Session::run() {
     idle_.store(true, std::memory_order_relaxed);
     expect_a_record(peer);
     if (residency_.on()) residency_.sleeps(now_ns());
-    if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
+    const shared::WaitResult waited = reader_->wait(waiter_, peer, &shared_.activity.awake);
+    idle_.store(false, std::memory_order_relaxed);
+    if (waited != shared::WaitResult::kDone) break;
     // Not work: who looks changes nothing about who was at work lately.
     if (look_.answer([this] { return has_work(); }) && !reader_->has_record()) continue;
-    idle_.store(false, std::memory_order_relaxed);
     woke(peer);
   }
   stop_.store(true, std::memory_order_relaxed);

@@ -443,7 +443,7 @@ class Session {
   bool has_work();
   bool go_on_parked();
   bool may_watch() const;
-  bool watches_lane() const;
+  bool watches_lane();
   bool sleep_beside_holds(shared::Peer& peer);
   void woke(const shared::Peer& peer);
   void rest_for_others();
@@ -484,9 +484,10 @@ class Session {
   CUdeviceptr registered_ = 0;       // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
-  policies::Rhythm rhythm_;  // of its records, seen by this thread
-  uint64_t watched_ns_ = 0;  // when it woke by itself to watch for the next; 0: it did not
-  bool resting_ = false;     // since its last record
+  policies::Rhythm rhythm_;        // of its records, seen by this thread
+  uint64_t watched_ns_ = 0;        // when it woke by itself to watch for the next; 0: it did not
+  bool resting_ = false;           // since its last record
+  uint64_t watches_since_ns_ = 0;  // for what lanes say; 0: not since its last record
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;

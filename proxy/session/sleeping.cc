@@ -17,7 +17,7 @@ namespace {
 // Between looks at the turns of long launches, by whose is next and by the others.
 constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
 constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are kept back
-// How long a function in a rhythm is awake for a copy in a lane. One of 8 MiB takes 0.2 to 0.5 ms.
+// How long a function in a rhythm is awake for copies in a lane. One of 8 MiB takes 0.2 to 0.5 ms.
 constexpr uint64_t kLaneWatchNs = 1'000'000;
 }  // namespace
 
@@ -29,6 +29,7 @@ void Session::woke(const shared::Peer& peer) {
   if (reader_->has_record()) {
     rhythm_.works(now);
     resting_ = false;
+    watches_since_ns_ = 0;
     if (steps_.woke(now) && deadlines_.on()) deadlines_.began(now);
   }
   shared_.activity.woke(client_.id, now);
@@ -76,20 +77,20 @@ bool Session::may_watch() const {
 }
 
 // What the lane says when it has the last piece of such a function's copy would find a core that
-// has halted. A copy that takes longer has no use for that.
-bool Session::watches_lane() const {
+// has halted. Copies that take longer have no use for that. To its rhythm this is rest.
+bool Session::watches_lane() {
   if (!lanes_.any() || !may_watch()) return false;
   const uint64_t now = now_ns();
-  return now < rhythm_.next().until_ns && now - lanes_.since_ns() < kLaneWatchNs;
+  if (now >= rhythm_.next().until_ns) return false;
+  if (watches_since_ns_ == 0) watches_since_ns_ = now;
+  if (now - watches_since_ns_ >= kLaneWatchNs) return false;
+  if (!std::exchange(resting_, true)) rhythm_.rests(now);
+  return true;
 }
 
 // While launches are held this session looks at their turns: without a pause when one of its own is
 // the next and it may spin. False: it does not sleep.
 bool Session::sleep_beside_holds(shared::Peer& peer) {
-  if (watches_lane()) {
-    waiter_.offer_core();
-    return false;
-  }
   peer.at_most_ns = 0;
   if (deadlines_.on()) {
     const uint64_t now = now_ns();
@@ -98,6 +99,10 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
   }
   if (parked_waits_.any())
     peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
+  if (watches_lane()) {
+    waiter_.offer_core();
+    return false;
+  }
   if (!launches_.holding()) return true;
   if (launches_.is_next() && waiter_.spin_us() != 0) {
     waiter_.offer_core();

@@ -46,7 +46,7 @@ struct StreamState final : ObjectState, PlacedStream {
 
   // The link of its last direct copy, behind which its words stand; nullptr: it was led out.
   CopyLink* crossed = nullptr;
-  bool word_counts = false;  // an event marked that copy, and no word came since
+  bool word_counts = false;  // that copy has its mark, and no word came since
   CUevent uploaded =
       nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
   uint64_t uploads_seen = 0;  // of the client's uploads, how many its work already comes behind

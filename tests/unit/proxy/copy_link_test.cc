@@ -277,6 +277,23 @@ TEST_F(CopyLinkTest, ADirectCopyThatStandsLeavesTheLaneOneInFlight) {
   take_back(*job);
 }
 
+TEST_F(CopyLinkTest, AWordThatStandsLeavesTheLaneOneInFlight) {
+  uint64_t word = 2, forgotten = 0;
+  link.stands_behind({&word, 3, 1});
+  link.stands_behind({&forgotten, 1, 2});
+  EXPECT_EQ(link.ask(kOther, {.to_gpu = true, .bytes = kMiB}).way, CopyWay::kDirect) << "no copy";
+  link.unclaim(kMiB, 1);
+  const auto job = link.add(copy(1, 20 * kMiB));
+  link.forget(2);
+  (void)link.turn();
+  (void)link.turn();
+  EXPECT_EQ(g.sent.size(), 1u);
+  word = 3;
+  (void)link.turn();
+  EXPECT_EQ(g.sent.size(), 2u);
+  take_back(*job);
+}
+
 TEST_F(CopyLinkTest, FunctionsTakeTurns) {
   const auto bulk = link.add(copy(1, 64 * kMiB, 0x1000));
   for (int i = 0; i < 2; ++i) (void)link.turn();
