@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
@@ -27,7 +28,20 @@ ARMS = ("native", "preload", "library-path")
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu",
                   "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
 
-# A test that meson ends for its time says where it stood.
+
+def say_where_processes_stand(number, _):
+    """In a second: then meson kills it."""
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        for child in (task / "children").read_text().split():
+            print(f"{child}:\n{system_calls_of(child)}", file=sys.stderr, flush=True)
+    for proxy in list(Proxy.running):
+        print(proxy.log_tail(), file=sys.stderr, flush=True)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+# A test that meson ends for its time says where it stood, and then where its processes stand.
+signal.signal(signal.SIGTERM, say_where_processes_stand)
 faulthandler.register(signal.SIGTERM, chain=True)
 
 
@@ -98,6 +112,10 @@ def threads_of(pid):
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if "#0" in done.stdout:
             return done.stdout[done.stdout.find("\nThread "):]
+    return system_calls_of(pid)
+
+
+def system_calls_of(pid):
     found = []
     for task in sorted(pathlib.Path("/proc", str(pid), "task").glob("*")):
         with contextlib.suppress(OSError):
@@ -162,6 +180,7 @@ def environment(layout, arm, backend, proxy=None, function=None, driver=None):
 class Proxy:
     """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing
     behind."""
+    running = weakref.WeakSet()
 
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus=None,
                  arguments=(), log=None, before=None, folder=None):
@@ -211,6 +230,7 @@ class Proxy:
                 f"{self.log_tail()}")
 
     def start(self, timeout_s=60):
+        self.running.add(self)
         env = dict(base_environment(), TUBE_DIR=str(self.dir))
         env.update(for_every_proxy())
         env.update(self.extra_env)
