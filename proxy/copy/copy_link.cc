@@ -105,6 +105,7 @@ void CopyLink::mark(const Word& word, uint64_t bytes, uint32_t copies) {
 
 void CopyLink::stands_behind(const Word& word) {
   std::lock_guard lock(mutex_);
+  reap_words();  // nobody takes turns while no copy comes to the lane
   words_.emplace_back(word, now_ns());
 }
 
