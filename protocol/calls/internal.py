@@ -54,6 +54,7 @@ struct("KernelAttribute", result="i32", value="i32")
 # (wire::kKernelPrints, wire::kKernelAsserts).
 message(
     "tubeGetKernel", "reply", behind="ends", library="id", kernel="kernel", kind="LoadedAs", name="name",
+    changes=("kernel",),
     reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32",
                layout="KernelParameter[]", attributes="KernelAttribute[]"))
 # managed: the address is in the client's pinned slot (proxy/calls/managed_variables.h)
@@ -195,7 +196,7 @@ chapter("graph")
 enum("GraphEdit", "u32", kAdd=0, kSet=1, kSetInExec=2)
 # `parameters` are packed by the kernel's layout. edges: one per dependency, or none.
 message("tubeGraphKernelNode", "reply", op="GraphEdit", graph="id", exec="exec", node="id",
-        kernel="id", grid="u32[3]", block="u32[3]", shared_bytes="u32", dependencies="id[]",
+        kernel="kernel", grid="u32[3]", block="u32[3]", shared_bytes="u32", dependencies="id[]",
         parameters="blob", edges="CUgraphEdgeData[]", changes=("exec",),
         reply=dict(node="id"))
 # Both sides are visible to the GPU and no chunks; type: the CUmemorytype that the program gave.

@@ -190,11 +190,25 @@ TEST(Properties, TheseRecordsChangeAnEventAKernelOrAnInstance) {
     return false;
   };
   EXPECT_EQ(calls_where(changes),
-            (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeEventRecord",
-                                   "tubeKernelSetAttribute", "tubeKernelSetCacheConfig",
-                                   "tubeGraphKernelNode", "tubeGraphCopyNode",
-                                   "tubeGraphMemsetNode", "tubeGraphNode", "tubeGraphExecUpdate",
-                                   "cuGraphExecDestroy", "cuGraphNodeSetEnabled"}));
+            (std::set<std::string>{
+                "tubeEventCreate", "tubeEventDestroy", "tubeEventRecord", "tubeGetKernel",
+                "tubeKernelSetAttribute", "tubeKernelSetCacheConfig", "tubeGraphKernelNode",
+                "tubeGraphCopyNode", "tubeGraphMemsetNode", "tubeGraphNode", "tubeGraphExecUpdate",
+                "cuGraphExecDestroy", "cuGraphNodeSetEnabled"}));
+}
+
+// Nobody need wait for a kernel to be made: when that is kept back, who uses it is, too.
+TEST(Properties, TheseRecordsUseAKernel) {
+  const auto kernels = [](const CallProperties& p) {
+    for (const NamedField& field : p.named_fields()) {
+      if (field.kind == NamedKind::kKernel) return true;
+    }
+    return false;
+  };
+  EXPECT_EQ(calls_where(kernels),
+            (std::set<std::string>{"tubeGetKernel", "tubeKernelSetAttribute",
+                                   "tubeKernelGetAttribute", "tubeKernelSetCacheConfig",
+                                   "tubeLaunch", "tubeOccupancy", "tubeGraphKernelNode"}));
 }
 
 TEST(Properties, TheseRecordsPutNoWorkIntoTheirStream) {
