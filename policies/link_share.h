@@ -47,6 +47,11 @@ std::optional<LinkOrder> parse_link_order(std::string_view name);
 // take 20 us, and a look is a call of the driver's.
 inline constexpr uint64_t kLaneLookNs = 3'000;
 
+// The thread that paces lanes looks at them every few microseconds while something is in flight.
+// Where it has not for so long, its core is somebody else's, or asleep, and who is awake and waits
+// for a copy takes its place.
+inline constexpr uint64_t kLaneLeftAloneNs = 20'000;
+
 // A copy that may go. The next copy of its stream is added when this one has had its last turn.
 struct LinkClaim {
   uint64_t copy = 0;  // not among those that wait

@@ -136,12 +136,13 @@ bool CopyEngine::wake(bool* slept) {
   return true;
 }
 
-bool CopyEngine::in_context_of(const CopyLink& link) const {
+// The one in whose context the calling thread is.
+std::optional<uint32_t> CopyEngine::current_gpu() const {
   CUcontext current = nullptr;
-  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
-  for (uint32_t i = 0; i < links_.size(); ++i)
-    if (links_[i].get() == &link) return current == gpus_[i / 2].context;
-  return false;
+  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return std::nullopt;
+  for (uint32_t i = 0; i < gpus_.count(); ++i)
+    if (current == gpus_[i].context) return i;
+  return std::nullopt;
 }
 
 // Waking a thread takes 50 us where its core has halted, and up to a millisecond: pieces for 0.3 ms
@@ -150,9 +151,23 @@ bool CopyEngine::send(CopyLink& link) {
   constexpr int kFirstTurns = 2;
   bool slept = false;
   if (!wake(&slept)) return false;
-  if (!slept || !in_context_of(link)) return true;
+  if (!slept) return true;
+  const std::optional<uint32_t> gpu = current_gpu();
+  if (!gpu || (&link != &this->link(*gpu, true) && &link != &this->link(*gpu, false))) return true;
   for (int i = 0; i < kFirstTurns; ++i) (void)link.turn();
   return true;
+}
+
+void CopyEngine::stand_in() {
+  const uint64_t now = now_ns();
+  const uint64_t looked = thread_looked_ns_.load(std::memory_order_relaxed);
+  const uint64_t stood_in = stood_in_ns_.load(std::memory_order_relaxed);
+  if (now < looked + policies::kLaneLeftAloneNs || now < stood_in + policies::kLaneLookNs) return;
+  stood_in_ns_.store(now, std::memory_order_relaxed);
+  const std::optional<uint32_t> gpu = current_gpu();
+  if (!gpu) return;
+  for (const bool up : {false, true})
+    if (CopyLink& lane = link(*gpu, up); lane.lane_busy()) (void)lane.turn();
 }
 
 // All links once; what the one that needs the next look soonest said. Wide copies come first: what
@@ -181,6 +196,7 @@ void CopyEngine::run() {
   while (true) {
     const uint64_t asked_before = asked_.load(std::memory_order_relaxed);
     const CopyLink::Turn turn = turns();
+    thread_looked_ns_.store(now_ns(), std::memory_order_relaxed);
     if (turn >= CopyLink::Turn::kAhead) {
       look_at_others();
       if (many_cores_) offer_.make(now_ns());

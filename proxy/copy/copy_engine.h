@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -79,6 +80,10 @@ class CopyEngine {
   // The same, and what the thread that paces would do first is done here while that wakes. The
   // caller is in the link's context, or nothing is.
   bool send(CopyLink& link);
+  // For who waits for a copy of some lane and is awake: where the thread that paces has not looked
+  // at the lanes for a while, those of the GPU whose context is current have their turns here.
+  // Costs a look at the clock else. Any thread.
+  void stand_in();
 
  private:
   static size_t number_of(uint32_t gpu, bool to_gpu) { return 2 * gpu + (to_gpu ? 1 : 0); }
@@ -86,7 +91,7 @@ class CopyEngine {
   CopyLink::Turn turns();
   void until_the_next_look(uint64_t asked);
   bool wake(bool* slept);
-  bool in_context_of(const CopyLink& link) const;
+  std::optional<uint32_t> current_gpu() const;
   void meet(const Options& options);
   void widen(const Options& options, MemoryMap& memory);
   void look_at_others();
@@ -103,6 +108,8 @@ class CopyEngine {
   shared::CoreOffer offer_;  // the thread's
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;
+  // When somebody looked at all lanes: the thread, and who stands in for it.
+  std::atomic<uint64_t> thread_looked_ns_{0}, stood_in_ns_{0};
   std::mutex mutex_;  // leaf: what follows
   std::condition_variable changed_;
   std::thread thread_;

@@ -96,6 +96,10 @@ void Copies::use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
   });
 }
 
+void Copies::stand_in() {
+  if (engine_ != nullptr) engine_->stand_in();
+}
+
 uint64_t Copies::least_lifted() const {
   return engine_ != nullptr ? policies::lifted_bytes(engine_->use()) : 0;
 }

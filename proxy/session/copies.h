@@ -68,6 +68,9 @@ class Copies {
   void use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
                  const policies::FunctionNeeds& needs, std::function<Failed()> failed);
 
+  // The session is awake and waits for copies in lanes (CopyEngine::stand_in).
+  void stand_in();
+
   // Between addresses in these ranges.
   static CopyKind kind_of(const Range& dst, const Range& src);
   // Issues the copy and its completion, in the context of the request's stream, or has both in a

@@ -100,6 +100,7 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
   if (parked_waits_.any())
     peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
   if (watches_lane()) {
+    (void)contained("a turn of the lanes", [&] { copies_.stand_in(); });
     waiter_.offer_core();
     return false;
   }

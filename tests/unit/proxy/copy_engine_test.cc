@@ -16,12 +16,28 @@ namespace {
 
 struct Paced {
   std::atomic<uint64_t> bytes{0}, events{0};
-  std::atomic<bool> stands{false};  // what is under way
+  std::atomic<bool> stands{false};      // what is under way
+  std::atomic<uint64_t> held_bytes{0};  // who submits so many stays in the call, until it is 0
+  std::atomic<bool> held{false};        // somebody is there
 } paced;
+
+CUresult paced_copy(CUdeviceptr, CUdeviceptr, size_t bytes, CUstream) {
+  while (paced.held_bytes == bytes) {
+    paced.held = true;
+    std::this_thread::yield();
+  }
+  paced.bytes += bytes;
+  return CUDA_SUCCESS;
+}
 
 // Two threads call these.
 Driver make_paced_driver() {
+  static const auto kContext = reinterpret_cast<CUcontext>(0x40);  // every thread's
   Driver d = test::make_fake_driver();
+  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+    return *context = kContext, CUDA_SUCCESS;
+  };
+  d.cuCtxGetCurrent = [](CUcontext* context) { return *context = kContext, CUDA_SUCCESS; };
   d.cuStreamCreate = [](CUstream* stream, unsigned) {
     return *stream = reinterpret_cast<CUstream>(0x30), CUDA_SUCCESS;
   };
@@ -32,9 +48,7 @@ Driver make_paced_driver() {
   d.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
   d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   d.cuEventQuery = [](CUevent) { return paced.stands ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
-  d.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t bytes, CUstream) {
-    return paced.bytes += bytes, CUDA_SUCCESS;
-  };
+  d.cuMemcpyAsync = paced_copy;
   return d;
 }
 
@@ -43,6 +57,7 @@ class CopyEngineTest : public testing::TestWithParam<bool> {
   CopyEngineTest() {
     paced.bytes = 0;
     paced.stands = true;
+    paced.held = false;
     EXPECT_TRUE(open);
   }
   std::shared_ptr<LaneJob> send(uint64_t function) {
@@ -79,6 +94,25 @@ TEST_P(CopyEngineTest, CopiesThatComeWhileOthersStandAreSentWhenTheseGoOn) {
   const auto third = send(1);  // whether the thread sleeps by now or not
   wait_for(60 * kMiB);
   engine.link(0, true).take_back(*third);
+}
+
+TEST_P(CopyEngineTest, WhoeverWaitsStandsInForAThreadThatIsElsewhere) {
+  constexpr uint64_t kHeld = 4096;
+  paced.stands = false;
+  paced.held_bytes = kHeld;
+  CopyLink& down = engine.link(0, false);
+  const auto held = down.add({.dst = 0x1000, .src = 0x2000, .bytes = kHeld, .function = 1});
+  ASSERT_TRUE(engine.wake());
+  while (!paced.held) std::this_thread::yield();
+  CopyLink& up = engine.link(0, true);
+  const auto copy = up.add({.dst = 0x1000, .src = 0x2000, .bytes = 20 * kMiB, .function = 2});
+  ASSERT_TRUE(engine.wake());
+  while (!copy->over()) engine.stand_in();  // without end where nobody does
+  EXPECT_EQ(paced.bytes, 20 * kMiB);
+  EXPECT_FALSE(held->over());
+  paced.held_bytes = 0;
+  up.take_back(*copy);
+  down.take_back(*held);
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutManyCores, CopyEngineTest, testing::Bool());
