@@ -17,6 +17,9 @@
 // none of them; in a forked child there are none, and no call gets here. Their state is never
 // freed: a caller that a handler takes out of its copy leaves that copy's place taken, no more.
 //
+// Cores. They run with the policy SCHED_IDLE: they were taken on because cores stood idle, and are
+// to cost nobody a wait who wakes on one of these.
+//
 // Cost: a slice is two atomic operations; waking helpers is one system call for each piece that
 // finds them asleep.
 #pragma once

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -250,13 +251,14 @@ TEST(CopyTeam, AForkedChildHasNoHelpersAndEnds) {
   EXPECT_EQ(source, target);
 }
 
-struct Blocked {
-  uint32_t helpers = 0, with_handlers = 0, with_glibc = 0, without_faults = 0;
+struct Seen {
+  uint32_t helpers = 0, standing_back = 0;
+  uint32_t with_handlers = 0, with_glibc = 0, without_faults = 0;  // by the signals they block
 };
 // Of the helpers that there are and have said their name.
-Blocked blocked_signals() {
+Seen look_at_helpers() {
   const auto bit = [](int signal) { return uint64_t{1} << (signal - 1); };
-  Blocked found;
+  Seen found;
   DIR* tasks = opendir("/proc/self/task");
   while (const dirent* entry = readdir(tasks)) {
     std::ifstream status("/proc/self/task/" + std::string(entry->d_name) + "/status");
@@ -266,6 +268,7 @@ Blocked blocked_signals() {
       if (line.rfind("SigBlk:", 0) != 0 || name != "tube-copy") continue;
       const uint64_t mask = std::stoull(line.substr(8), nullptr, 16);
       ++found.helpers;
+      found.standing_back += sched_getscheduler(std::stoi(entry->d_name)) == SCHED_IDLE;
       for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM, SIGPROF})
         found.with_handlers += (mask & bit(signal)) == 0;
       found.with_glibc += (mask & (bit(32) | bit(33))) != 0;  // cancellation, setuid in all threads
@@ -278,14 +281,29 @@ Blocked blocked_signals() {
 }
 
 TEST(CopyTeam, HelpersTakeNoSignalsOfTheProgram) {
-  Blocked found;
+  Seen found;
   while (found.helpers != 3) {  // each goes when it had nothing to do, and is asked for again
     const TeamCopy team(3);
-    found = blocked_signals();
+    found = look_at_helpers();
   }
   EXPECT_EQ(found.with_handlers, 0u);
   EXPECT_EQ(found.with_glibc, 0u);
   EXPECT_EQ(found.without_faults, 0u);
+}
+
+TEST(CopyTeam, HelpersStandBackForOthers) {
+  bool refused = false;  // by a sandbox
+  std::thread([&] {
+    const sched_param none{};
+    refused = pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) != 0;
+  }).join();
+  if (refused) GTEST_SKIP() << "no thread may stand back here";
+  Seen found;
+  while (found.helpers != 3) {
+    const TeamCopy team(3);
+    found = look_at_helpers();
+  }
+  EXPECT_EQ(found.standing_back, 3u);
 }
 
 // glibc signals every thread and waits for each.
@@ -293,7 +311,7 @@ TEST(CopyTeam, TheProgramChangesItsUserBesideHelpers) {
   do {
     const TeamCopy team(3);
     EXPECT_EQ(setresuid(-1, -1, -1), 0);
-  } while (blocked_signals().helpers != 3);
+  } while (look_at_helpers().helpers != 3);
 }
 
 sigjmp_buf g_out;
