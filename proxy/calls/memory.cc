@@ -31,7 +31,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
   };
   const uint64_t bytes = std::max<uint64_t>(call->bytes, kBlockBytes);
   CUresult error = session.take_memory_at_last(share->gpu, bytes, take);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() && !session.residency().away() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();
   if (error == CUDA_ERROR_OUT_OF_MEMORY && session.residency().on())

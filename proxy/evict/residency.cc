@@ -111,7 +111,7 @@ bool Residency::serve() {
                                   ? policies::Leave::kWhenIdle
                                   : policies::may_leave(came_ns_, took_ns_, quiet_ns(now), now);
   bool idle = how != policies::Leave::kStays && hooks_.at_rest();
-  if (!idle && how == policies::Leave::kDrained) idle = drain(now + kDrainNs);
+  if (!idle && how == policies::Leave::kDrained) idle = drain(now + kDrainNs, false);
   if (!idle) {
     pause_ns_ = std::clamp(2 * pause_ns_, kLeastPauseNs, kMostPauseNs);
     evictor_->answered(*member_, *wanted, now_ns() + pause_ns_);
@@ -123,6 +123,12 @@ bool Residency::serve() {
   return moved != 0;
 }
 
+void Residency::serve_within() {
+  const bool waited = waits_.exchange(true);
+  (void)serve();
+  waits_ = waited;
+}
+
 // Nobody needs it: whoever has got work meanwhile, or still has some on the GPU, stays, or what is
 // left of it does.
 void Residency::serve_idle(const Evictor::Wanted& wanted) {
@@ -132,9 +138,10 @@ void Residency::serve_idle(const Evictor::Wanted& wanted) {
   evictor_->answered(*member_, wanted, now_ns() + evictor_->options().idle_ns);
 }
 
-bool Residency::drain(uint64_t end_ns) {
+// Records that are kept back go on meanwhile, but not within another one.
+bool Residency::drain(uint64_t end_ns, bool within_record) {
   while (!hooks_.stop()) {
-    (void)hooks_.go_on();
+    if (!within_record) (void)hooks_.go_on();
     if (hooks_.at_rest()) return true;
     if (now_ns() >= end_ns) break;
     poll(nullptr, 0, 1);
@@ -217,7 +224,7 @@ uint64_t Residency::move_out(uint32_t gpu, std::span<const MemoryMap::Movable> b
 
 CUresult Residency::unite(BlockId block) {
   if (member_ == nullptr || !map_.divided(block)) return CUDA_SUCCESS;
-  if (!drain(now_ns() + evictor_->options().wait_ns)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!drain(now_ns() + evictor_->options().wait_ns, true)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int device = map_.find(block)->device;
   const auto gpu = static_cast<uint32_t>(device);
   if (const CUresult error = hooks_.make_current(gpu); error != CUDA_SUCCESS) return error;

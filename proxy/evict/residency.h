@@ -106,6 +106,9 @@ class Residency {
   void woke(uint64_t now_ns);
   // Somebody asks. True: memory has moved.
   bool serve();
+  // The same while a record is executed: nothing else of the client goes on meanwhile, so memory
+  // leaves only if the client is at rest already.
+  void serve_within();
   // All memory of the client back on its GPUs. Waits for others' to go as long as the client lives;
   // then, and when the driver fails, an error.
   CUresult come_back();
@@ -136,7 +139,7 @@ class Residency {
   };
   bool needs_none(wire::Call call, std::span<const std::byte> payload);
   uint64_t quiet_ns(uint64_t now_ns) const;
-  bool drain(uint64_t end_ns);
+  bool drain(uint64_t end_ns, bool within_record);
   void serve_idle(const Evictor::Wanted& wanted);
   // `stop`: no further block goes.
   uint64_t move_out(const Evictor::Wanted& wanted, const std::function<bool()>& stop);

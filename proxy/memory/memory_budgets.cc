@@ -106,7 +106,8 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge, bo
 
 bool MemoryAccount::charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge) {
   const auto index = static_cast<uint32_t>(gpu);
-  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes, true, true)) return false;
+  if (gpu < 0 || index >= gpus_.size() || away_bytes(index) != 0) return false;
+  if (!take(index, bytes, true, true)) return false;
   *charge = MemoryCharge(shared_from_this(), index, bytes, true);
   return true;
 }

@@ -90,7 +90,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   // (PromisedMemory::Making).
   CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge, bool counted = false);
   // For memory that nobody has asked for yet, idle at once: nobody gives way to it, and no refusal
-  // is counted.
+  // is counted. None while other memory of the function is away: all must fit at once.
   bool charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge);
   uint64_t idle_bytes(uint32_t gpu) const {
     return gpu < gpus_.size() ? gpus_[gpu].idle_bytes() : 0;

@@ -82,13 +82,14 @@ PostedRecords::Poster Session::poster() {
 bool Session::settle_posted(uint32_t gpu, uint64_t bytes) {
   if (shared_.posted == nullptr || !account_->own_fits(gpu, bytes)) return false;
   const ContextShares::Current before = contexts_.current();
-  const bool others = shared_.posted->settle(client_.id, {.serve =
-                                                              [this] {
-                                                                if (residency_.asked())
-                                                                  (void)residency_.serve();
-                                                              },
-                                                          .stop = [this] { return stopping(); }});
-  return others && contexts_.make_current(before) == CUDA_SUCCESS;
+  const auto serve = [this] {
+    if (residency_.asked()) residency_.serve_within();
+  };
+  const auto stop = [this] { return stopping(); };
+  bool again = shared_.posted->settle(client_.id, {.serve = serve, .stop = stop});
+  // What left meanwhile comes before anything more: all must fit at once (docs/memory.md, 7).
+  if (residency_.away()) again &= residency_.come_back() == CUDA_SUCCESS;
+  return contexts_.make_current(before) == CUDA_SUCCESS && again;
 }
 
 // Memory that the client was promised is not to be had: what it launches would fault.

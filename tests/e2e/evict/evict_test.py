@@ -272,10 +272,11 @@ class Evict(unittest.TestCase):
         chance = random.Random(11)
         steady = Function(self, proxy)
         steady.tell("churn", 99, 400)
+        asks_for_too_much = 1  # before its fourth "here"
         for seed in range(10):
             program = Function(self, proxy)
-            program.tell("endless", seed)
-            for _ in range(1 + chance.randrange(3)):
+            program.tell("endless", asks_for_too_much if seed % 2 else seed)
+            for _ in range(1 + chance.randrange(4)):
                 program.hear("here")
             program.kill()
         steady.hear("equal")
@@ -499,6 +500,35 @@ class Evict(unittest.TestCase):
         clock.ask("run")
         two.hear("0")
         self.check_turns(proxy, (two,), 1)
+
+    def test_what_left_during_a_request_comes_back_before_it_is_served(self):
+        """Else a function could hold more than the GPU has, and would never be whole again. The
+        request waits for the end of a third function, which the held clock keeps; meanwhile
+        another one has its turn and the asking function's memory leaves."""
+        clock = Clock(self)
+        proxy = self.proxy(TUBE_POOL="0", TUBE_SIM_BLOCK_NS="1000000", **clock.settings)
+        clock.connect()
+        asking, other, third = (Function(self, proxy) for _ in range(3))
+        self.assertEqual(other.take(40), "0")
+        self.assertEqual(third.ask("array", 40 * KIB_OF_MIB), "0")
+        self.assertEqual(asking.take(80), "0", proxy.log_tail())
+        self.assertEqual(third.ask("bump"), "done")
+        clock.ask("hold")
+        launches = third.status()["calls"]["tubeLaunch"]
+        self.assertEqual(third.ask("async"), "done")
+        proxy.wait_status(lambda _: third.status()["calls"]["tubeLaunch"] > launches)
+        before = proxy.status()["evicted"]
+        third.kill()
+        asking.tell("take", 1, 46 * KIB_OF_MIB)
+        proxy.wait_status(
+            lambda status: status["evicted"]["waits_for_frees"] > before["waits_for_frees"])
+        other.tell("bump")
+        while proxy.status()["evicted"]["returns"] == before["returns"]:
+            clock.ask("step")
+        clock.ask("run")
+        asking.hear(OUT_OF_MEMORY)
+        other.hear("done")
+        self.check_turns(proxy, (asking, other), 1)
 
     def test_the_end_of_a_function_is_waited_for(self):
         """Its process is gone, its session still at work."""

@@ -69,6 +69,18 @@ TEST(MemoryBudgets, AnAccountOutlivesItsFunctionAsLongAsItHoldsSomething) {
   EXPECT_EQ(budgets.now(0).held_bytes, 0u);
 }
 
+TEST(MemoryBudgets, NothingIsMadeAheadForWhomeverHasMemoryAway) {
+  MemoryBudgets budgets;
+  const auto account = budgets.open("f", kNoMemoryLimit);
+  MemoryCharge held, ahead;
+  ASSERT_EQ(account->charge(0, 3 * kMiB, &held), CUDA_SUCCESS);
+  held.leave_gpu(kMiB);
+  EXPECT_FALSE(account->charge_ahead(0, kMiB, &ahead));
+  EXPECT_TRUE(account->charge_ahead(1, kMiB, &ahead)) << "another GPU";
+  ASSERT_TRUE(held.return_to_gpu(kMiB, false));
+  EXPECT_TRUE(account->charge_ahead(0, kMiB, &ahead));
+}
+
 TEST(MemoryBudgets, WhatAnEndlessKernelUsesStaysTaken) {
   MemoryBudgets budgets;
   {
