@@ -47,10 +47,16 @@ std::optional<LinkOrder> parse_link_order(std::string_view name);
 // take 20 us, and a look is a call of the driver's.
 inline constexpr uint64_t kLaneLookNs = 3'000;
 
-// The thread that paces lanes looks at them every few microseconds while something is in flight.
-// Where it has not for so long, its core is somebody else's, or asleep, and who is awake and waits
-// for a copy takes its place.
+// While copies wait for their own streams and nothing is in flight.
+inline constexpr uint64_t kLaneNapNs = 20'000;
+
+// The thread that paces lanes looks at them every few microseconds, or at the end of its nap. Where
+// it has not for so long its core is somebody else's, or asleep, or it has many lanes; who is awake
+// and waits for a copy then takes the turns of that copy's lane, as often as the thread would.
 inline constexpr uint64_t kLaneLeftAloneNs = 20'000;
+
+// How long a function in a rhythm is awake for copies in a lane. One of 8 MiB takes 0.2 to 0.5 ms.
+inline constexpr uint64_t kLaneWatchNs = 1'000'000;
 
 // A copy that may go. The next copy of its stream is added when this one has had its last turn.
 struct LinkClaim {
@@ -132,8 +138,8 @@ class LinkShare {
   // of their size costs others its time and gains nothing. Small ones are more: as many as two
   // large ones hold, if the next one is like the last, for each has a pause of its own and what
   // submits them may stand for a moment (0.3 ms in the driver's lock, where memory is mapped). One
-  // leaves room for outsiders, which two would starve. Nobody may know of some (a graph's nodes, a
-  // word that is written behind a copy), so now and then it is one.
+  // leaves room for outsiders, which two would starve. Nobody may know of some (a graph's
+  // nodes), so now and then it is one.
   bool may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const;
   // What the link gives this proxy at the moment, others' share taken off.
   void link_rate(uint64_t bytes_per_s) { options_.bytes_per_s = bytes_per_s; }

@@ -20,7 +20,6 @@
 namespace tube::proxy {
 namespace {
 
-constexpr auto kEngineNap = std::chrono::microseconds(20);
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
 constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
 
@@ -160,14 +159,14 @@ bool CopyEngine::send(CopyLink& link) {
 
 void CopyEngine::stand_in() {
   const uint64_t now = now_ns();
-  const uint64_t looked = thread_looked_ns_.load(std::memory_order_relaxed);
-  const uint64_t stood_in = stood_in_ns_.load(std::memory_order_relaxed);
-  if (now < looked + policies::kLaneLeftAloneNs || now < stood_in + policies::kLaneLookNs) return;
-  stood_in_ns_.store(now, std::memory_order_relaxed);
+  const uint64_t looks = thread_looks_ns_.load(std::memory_order_relaxed);
+  if (now < looks + policies::kLaneLeftAloneNs) return;
   const std::optional<uint32_t> gpu = current_gpu();
   if (!gpu) return;
-  for (const bool up : {false, true})
-    if (CopyLink& lane = link(*gpu, up); lane.lane_busy()) (void)lane.turn();
+  for (const bool up : {false, true}) {
+    CopyLink& lane = link(*gpu, up);
+    if (lane.lane_busy() && now >= lane.turned_ns() + policies::kLaneLookNs) (void)lane.turn();
+  }
 }
 
 // All links once; what the one that needs the next look soonest said. Wide copies come first: what
@@ -196,7 +195,8 @@ void CopyEngine::run() {
   while (true) {
     const uint64_t asked_before = asked_.load(std::memory_order_relaxed);
     const CopyLink::Turn turn = turns();
-    thread_looked_ns_.store(now_ns(), std::memory_order_relaxed);
+    const uint64_t now = now_ns();
+    thread_looks_ns_.store(now, std::memory_order_relaxed);
     if (turn >= CopyLink::Turn::kAhead) {
       look_at_others();
       if (many_cores_) offer_.make(now_ns());
@@ -207,7 +207,8 @@ void CopyEngine::run() {
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (turn == CopyLink::Turn::kWaits) {
-      changed_.wait_for(lock, kEngineNap);
+      thread_looks_ns_.store(now + policies::kLaneNapNs, std::memory_order_relaxed);
+      changed_.wait_for(lock, std::chrono::nanoseconds(policies::kLaneNapNs));
       continue;
     }
     const auto asked = [&] { return stop_ || seen != asked_; };

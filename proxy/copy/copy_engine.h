@@ -108,9 +108,8 @@ class CopyEngine {
   shared::CoreOffer offer_;  // the thread's
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;
-  // When somebody looked at all lanes: the thread, and who stands in for it.
-  std::atomic<uint64_t> thread_looked_ns_{0}, stood_in_ns_{0};
-  std::mutex mutex_;  // leaf: what follows
+  std::atomic<uint64_t> thread_looks_ns_{0};  // when it looked at the lanes last, or will next
+  std::mutex mutex_;                          // leaf: what follows
   std::condition_variable changed_;
   std::thread thread_;
   bool runs_ = false;

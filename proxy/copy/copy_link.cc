@@ -140,11 +140,28 @@ std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
 void CopyLink::take_back(LaneJob& job) {
   if (job.wide_ != nullptr) return job.wide_->take_back(job);
   std::unique_lock lock(mutex_);
+  leave_queue(job);
+  changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
+  end_taken_back(job);
+}
+
+bool CopyLink::take_back_quiet(LaneJob& job) {
+  std::lock_guard lock(mutex_);
+  if (submitting_ == &job || job.in_flight_ != 0) return false;
+  leave_queue(job);
+  end_taken_back(job);
+  return true;
+}
+
+// mutex_ held, as for the next one: no turn is for it any more.
+void CopyLink::leave_queue(LaneJob& job) {
   job.copy_.told = nullptr;
   std::erase_if(jobs_, [&](const auto& each) { return each.get() == &job; });
   (void)share_.remove(job.number_);
   note_busy();
-  changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
+}
+
+void CopyLink::end_taken_back(LaneJob& job) {
   went(job);
   note_busy();
   for (CUevent* event : {&job.copy_.before, &job.end_})
@@ -196,7 +213,7 @@ bool CopyLink::reap_chunks() {
     --chunks_.front().job->in_flight_;
     const uint64_t bytes = chunks_.front().bytes;
     if (LaneJob& job = *chunks_.front().job; job.over() && job.in_flight_ == 0) went(job);
-    chunks_.pop_front();
+    chunks_.erase(chunks_.begin());
     chunk_bytes_ -= bytes;
     measure(bytes);
     changed_.notify_all();
@@ -249,6 +266,8 @@ bool CopyLink::is_large(const LaneCopy& copy) {
 void CopyLink::make_ready() {
   for (const auto& job : jobs_) {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
+    share_.add(
+        {job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_, job->copy_.part});
     job->ready_ = true;
     job->small_ = !job->copy_.part && is_small(job->copy_.bytes);
     job->large_ = is_large(job->copy_);
@@ -257,8 +276,6 @@ void CopyLink::make_ready() {
       ++small_jobs_;
       small_came();
     }
-    share_.add(
-        {job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_, job->copy_.part});
     if (job->copy_.before != nullptr) events_.push_back(std::exchange(job->copy_.before, nullptr));
   }
 }
@@ -354,12 +371,19 @@ void CopyLink::take_stock(std::span<uint64_t> others) {
   cell_.needed_bytes_per_s.store(share_.needed_bytes_per_s(), std::memory_order_relaxed);
 }
 
+CUresult CopyLink::make_lane() {
+  if (lane_ != nullptr || !lane_busy()) return CUDA_SUCCESS;
+  return driver_.cuStreamCreate(&lane_, CU_STREAM_NON_BLOCKING);
+}
+
+// What may throw does so before a piece is taken out of the queue.
 CopyLink::Turn CopyLink::turn() {
   const std::unique_lock turning(turning_, std::try_to_lock);
   if (!turning) return Turn::kBusy;
+  turned_ns_.store(now_ns(), std::memory_order_relaxed);
   Piece piece;
   CUevent chunk_end = nullptr, job_end = nullptr;
-  CUresult error = CUDA_SUCCESS;
+  CUresult error = make_lane();
   {
     std::lock_guard lock(mutex_);
     const bool ended = reap_chunks();
@@ -375,13 +399,12 @@ CopyLink::Turn CopyLink::turn() {
     share_.outsiders(claims_ != 0 || !direct_.empty() || !words_.empty());
     if (!share_.may_send(static_cast<uint32_t>(chunks_.size()), chunk_bytes_, now_ns()))
       return nothing;
+    chunks_.reserve(chunks_.size() + 1);
     if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : nothing;
     submitting_ = piece.job.get();
-    chunk_end = event_locked(&error);
+    if (error == CUDA_SUCCESS) chunk_end = event_locked(&error);
     if (piece.last && error == CUDA_SUCCESS) job_end = event_locked(&error);
   }
-  if (error == CUDA_SUCCESS && lane_ == nullptr)
-    error = driver_.cuStreamCreate(&lane_, CU_STREAM_NON_BLOCKING);
   if (error == CUDA_SUCCESS) error = submit(piece);
   if (error == CUDA_SUCCESS) error = finish(piece);
   if (error == CUDA_SUCCESS) error = driver_.cuEventRecord(chunk_end, lane_);

@@ -7,9 +7,9 @@
 // everybody. When the last chunk of a copy is submitted the session hears of it, and lets the
 // client's stream wait for the event behind it: work that is under way, and ends.
 //
-// Sessions ask, mark and add; the pacing thread (copy_engine.h) takes turns, and a session the
-// first ones while that wakes. The lock is a leaf, and never held during a driver call that
-// submits. Events are a few hundred nanoseconds each.
+// Sessions ask, mark and add; the pacing thread (copy_engine.h) takes turns, and sessions do while
+// that wakes or has no core. The lock is a leaf, and never held during a driver call that submits.
+// Events are a few hundred nanoseconds each.
 #pragma once
 
 #include <atomic>
@@ -170,15 +170,18 @@ class CopyLink {
   // The client is gone: nothing more of it is submitted, and none of its chunks is in flight when
   // this returns. Waits for what is in flight, a millisecond.
   void take_back(LaneJob& job);
+  // The same where nothing of it is in flight or being submitted; false: something is. Of a job
+  // that is no wide copy. Never waits.
+  bool take_back_quiet(LaneJob& job);
 
   // Nothing of the job is in flight or being submitted. Any thread.
   bool quiet(const LaneJob& job);
   // What the SLOs of this proxy's functions ask of the link. Any thread.
   uint64_t needed_bytes_per_s();
 
-  // ---- the pacing thread, and for turn() others in the link's context (CopyEngine::send())
-  // What other proxies move over the link at the moment; what this one's functions need is counted
-  // anew.
+  // ---- the pacing thread, and for turn() others in the link's context (CopyEngine::send(),
+  // stand_in()) What other proxies move over the link at the moment; what this one's functions need
+  // is counted anew.
   void take_stock(std::span<uint64_t> others);
   // What the link carried lately while pieces followed each other and no other proxy used it; 0:
   // that has not been seen. Any thread.
@@ -189,6 +192,8 @@ class CopyLink {
   // next look may come a little later; kBusy: something is in flight, or another thread has its
   // turn.
   Turn turn();
+  // When the last one began. Any thread.
+  uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
   // Nobody takes turns any more.
   void close();
 
@@ -226,6 +231,9 @@ class CopyLink {
   static bool is_small(uint64_t bytes) { return bytes >= kLeastSmall && bytes <= kMostSmall; }
   void small_came() { small_came_ns_.store(now_ns(), std::memory_order_relaxed); }
   void went(LaneJob& job);
+  void leave_queue(LaneJob& job);
+  void end_taken_back(LaneJob& job);
+  CUresult make_lane();
   bool reap_chunks();  // whether one had ended
   void reap_direct();
   void reap_words();
@@ -253,7 +261,7 @@ class CopyLink {
   std::atomic<bool> lane_busy_{false};
   std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
   std::atomic<bool> small_{false}, large_{false};
-  std::atomic<uint64_t> small_came_ns_{0}, large_went_ns_{0};
+  std::atomic<uint64_t> small_came_ns_{0}, large_went_ns_{0}, turned_ns_{0};
   std::mutex turning_;  // only ever tried; whose turn it is has the lane and `submitting_`
   CUstream lane_ = nullptr;
   std::mutex mutex_;  // leaf: everything below
@@ -261,8 +269,8 @@ class CopyLink {
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
   // small(), or what fills it; ready, with bytes that have not arrived.
   uint32_t small_jobs_ = 0, large_jobs_ = 0;
-  std::deque<Chunk> chunks_;  // in flight, the oldest first
-  uint64_t chunk_bytes_ = 0;  // of them all
+  std::vector<Chunk> chunks_;  // in flight, a few, the oldest first
+  uint64_t chunk_bytes_ = 0;   // of them all
   std::deque<Direct> direct_;
   std::vector<std::pair<Word, uint64_t>> words_;  // stands_behind(), since when
   CUstream direct_stream_ = nullptr;

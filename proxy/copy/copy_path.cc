@@ -120,9 +120,7 @@ CopyPath::Hop CopyPath::look_at_link(Item& item, CUresult* error) {
   CopyLink& link = tools_.link(over_, copy_.to_gpu);
   LaneJob& job = *item.job;
   if (!job.over()) {
-    // Only this thread submits, so it stays quiet, and this does not wait.
-    if (!stopped_ || !link.quiet(job)) return Hop::kGoesOn;
-    link.take_back(job);
+    if (!stopped_ || !link.take_back_quiet(job)) return Hop::kGoesOn;
     item.job.reset();
     return Hop::kFailed;
   }

@@ -487,7 +487,7 @@ class Session {
   policies::Rhythm rhythm_;        // of its records, seen by this thread
   uint64_t watched_ns_ = 0;        // when it woke by itself to watch for the next; 0: it did not
   bool resting_ = false;           // since its last record
-  uint64_t watches_since_ns_ = 0;  // for what lanes say; 0: not since its last record
+  uint64_t watches_since_ns_ = 0;  // for what lanes say; 0: not since a record woke it
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "policies/link_share.h"
 #include "policies/spin.h"
 #include "proxy/common/contained.h"
 #include "proxy/session/session.h"
@@ -17,8 +18,6 @@ namespace {
 // Between looks at the turns of long launches, by whose is next and by the others.
 constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
 constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are kept back
-// How long a function in a rhythm is awake for copies in a lane. One of 8 MiB takes 0.2 to 0.5 ms.
-constexpr uint64_t kLaneWatchNs = 1'000'000;
 }  // namespace
 
 void Session::woke(const shared::Peer& peer) {
@@ -83,7 +82,7 @@ bool Session::watches_lane() {
   const uint64_t now = now_ns();
   if (now >= rhythm_.next().until_ns) return false;
   if (watches_since_ns_ == 0) watches_since_ns_ = now;
-  if (now - watches_since_ns_ >= kLaneWatchNs) return false;
+  if (now - watches_since_ns_ >= policies::kLaneWatchNs) return false;
   if (!std::exchange(resting_, true)) rhythm_.rests(now);
   return true;
 }

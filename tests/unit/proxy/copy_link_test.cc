@@ -328,6 +328,23 @@ TEST_F(CopyLinkTest, WhatIsTakenBackIsNotSent) {
   EXPECT_TRUE(g.sent.empty());
 }
 
+TEST_F(CopyLinkTest, WhatIsTakenBackWithoutAWaitHasNothingInFlight) {
+  const auto copy = link.add(this->copy(1, 40 * kMiB));
+  bool while_submitted = true;
+  g.during_copy = [&] { while_submitted &= link.take_back_quiet(*copy); };
+  (void)link.turn();
+  EXPECT_FALSE(while_submitted);
+  EXPECT_FALSE(link.take_back_quiet(*copy));
+  end_all();
+  (void)link.turn();  // sees that, and submits the next piece
+  EXPECT_FALSE(link.take_back_quiet(*copy));
+  EXPECT_FALSE(copy->over());
+  const auto other = link.add(this->copy(2, 8 * kMiB));
+  EXPECT_TRUE(link.take_back_quiet(*other));
+  EXPECT_TRUE(other->over());
+  take_back(*copy);
+}
+
 TEST_F(CopyLinkTest, LargeCopiesOfItsOwnFillIt) {
   EXPECT_FALSE(link.filled(now_ns(), UINT64_MAX));
   LaneCopy guests = copy(1 | uint64_t{1} << 63, 16 * kMiB), pieces = copy(1, 2 * kMiB);
