@@ -156,24 +156,29 @@ Resident resident(const std::byte* memory, uint64_t bytes) {
 
 void end_slice(Piece& piece) { piece.pending.fetch_sub(1, std::memory_order_release); }
 
+enum class Help : uint8_t { kNone, kDone, kPutOff };
+
 // A helper's slice of the copy's pieces, oldest first.
-bool help_one(TeamCopy::Copy& copy) {
+Help help_one(TeamCopy::Copy& copy) {
   const uint32_t oldest = copy.oldest.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < TeamCopy::kPieces; ++i) {
     Piece& piece = copy.pieces[(oldest + i) % TeamCopy::kPieces];
     const uint32_t bit = take_bit(piece.todo);
     if (bit == 0) continue;
     const Slice slice = slice_of(piece, bit);
+    Help help = Help::kDone;
     if (piece.absent && !fault_in(slice, piece.mine)) {
       piece.left.fetch_or(bit, std::memory_order_release);
     } else {
+      const uint64_t begin_ns = now_ns();
       streaming_copy(slice.dst, slice.src, slice.bytes);
       end_slice(piece);
+      if (now_ns() - begin_ns >= policies::kPutOffNs) help = Help::kPutOff;
     }
     tell_caller(copy);
-    return true;
+    return help;
   }
-  return false;
+  return Help::kNone;
 }
 
 // All slices that nobody has taken are the caller's.
@@ -217,11 +222,12 @@ void send_helpers_away(TeamCopy::Copy& copy, Piece& piece, uint32_t own_bit) {
   piece.left.fetch_and(~own_bit, std::memory_order_relaxed);
 }
 
-bool help_any(uint32_t number) {
+Help help_any(uint32_t number) {
   for (TeamCopy::Copy& copy : g_team.copies) {
-    if (number < copy.helpers.load(std::memory_order_relaxed) && help_one(copy)) return true;
+    if (number >= copy.helpers.load(std::memory_order_relaxed)) continue;
+    if (const Help help = help_one(copy); help != Help::kNone) return help;
   }
-  return false;
+  return Help::kNone;
 }
 
 bool another_piece(uint32_t seen) {
@@ -256,7 +262,9 @@ void* run(void* argument) {
   while (true) {
     const uint32_t seen = word(g_team.started).load(std::memory_order_acquire);
     bool helped = false;
-    while (help_any(number)) helped = true;
+    Help help = Help::kNone;
+    while ((help = help_any(number)) == Help::kDone) helped = true;
+    if (help == Help::kPutOff) break;
     if (helped) last_ns = now_ns();
     if (another_piece(seen)) continue;
     if (now_ns() - last_ns >= kLingerNs) break;

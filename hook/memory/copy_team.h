@@ -18,7 +18,8 @@
 // freed: a caller that a handler takes out of its copy leaves that copy's place taken, no more.
 //
 // Cores. They run with the policy SCHED_IDLE: they were taken on because cores stood idle, and are
-// to cost nobody a wait who wakes on one of these.
+// to cost nobody a wait who wakes on one of these. A helper that was put off its core in a slice
+// leaves, and the caller does what nobody has taken; the next copy looks at the load anew.
 //
 // Cost: a slice is two atomic operations; waking helpers is one system call for each piece that
 // finds them asleep.

@@ -267,8 +267,10 @@ Seen look_at_helpers() {
       if (line.rfind("Name:", 0) == 0) name = line.substr(6);
       if (line.rfind("SigBlk:", 0) != 0 || name != "tube-copy") continue;
       const uint64_t mask = std::stoull(line.substr(8), nullptr, 16);
+      const int policy = sched_getscheduler(std::stoi(entry->d_name));
+      if (policy == -1) continue;  // it has ended
       ++found.helpers;
-      found.standing_back += sched_getscheduler(std::stoi(entry->d_name)) == SCHED_IDLE;
+      found.standing_back += policy == SCHED_IDLE;
       for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM, SIGPROF})
         found.with_handlers += (mask & bit(signal)) == 0;
       found.with_glibc += (mask & (bit(32) | bit(33))) != 0;  // cancellation, setuid in all threads
