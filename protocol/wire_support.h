@@ -39,7 +39,7 @@ enum class NamedKind : uint8_t { kStream, kEvent, kKernel, kExec };
 struct NamedField {
   uint16_t at;  // u64
   NamedKind kind;
-  bool changes;  // later records find another object
+  bool changes;  // later records find another object; of a stream: this one makes or ends it
 };
 
 // What the client waits for when the record is executed: a progress word with a value, or the state

@@ -95,6 +95,7 @@ Context* new_context(Context* primary, unsigned flags) {
   c->legacy.word = 0;
   c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value =
       c->blocking_posted = 0;
+  c->ended_work = false;
   return c;
 }
 

@@ -33,6 +33,7 @@ struct Context {
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
+  bool ended_work = false;       // producer: of non-blocking ones that ended; it may still run
   Stream* collector =
       nullptr;  // cuCtxRecordEvent (calls/context_event.cc): a stream that waits for all others
   uint64_t collector_id = 0;  // its id when made: another one now means that it is gone

@@ -6,6 +6,7 @@
 // reported by the next waiting call, as CUDA allows.
 #include "hook/objects/progress.h"
 
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -181,6 +182,12 @@ CUresult sync_context(Context* context) {
     Mark mark;
   };
   std::vector<Waited> all;
+  {
+    // The proxy's legacy stream waits for the work of streams that ended. Natively that holds for
+    // who waits for the context, and not for who asks the legacy stream.
+    Locked locked(connection().producer);
+    if (std::exchange(context->ended_work, false)) ++context->blocking_posted;
+  }
   Waited legacy{&context->legacy, {}};
   if (const CUresult r = mark_stream(legacy.stream, &legacy.mark); r != CUDA_SUCCESS) return r;
   {

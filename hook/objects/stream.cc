@@ -136,6 +136,7 @@ void destroy_stream(Stream* stream) {
   if (!gone.add(stream->slot)) return;
   {
     Request<wire::tubeStreamDestroy> r;
+    if (stream->posted != 0 && !stream->blocking()) context->ended_work = true;
     r.in_context(context);
     r->stream = id;
     (void)r.post();

@@ -94,6 +94,7 @@ call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="gener
      changes=("hGraphExec",))
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="hand", handler="generated")
-call("cuGraphLaunch", lane="hand")
+# Launches of one instance are in order, on whatever streams.
+call("cuGraphLaunch", lane="hand", changes=("hGraph",))
 call("cuGraphNodeSetEnabled", lane="reply", handler="hand", changes=("hGraphExec",))
 call("cuGraphNodeGetEnabled", lane="reply", handler="hand", isEnabled=out())

@@ -13,8 +13,11 @@ chapter("stream")
 # progress: the GPU writes `value` to word `word` behind everything posted to `stream` so far
 message("tubeSignal", "post", stream="stream", word="u32", value="u64", orders="stream",
         completes=word("word", "value"), marks=True)
-message("tubeStreamCreate", "post", stream="stream", flags="u32", priority="i32")
-message("tubeStreamDestroy", "post", stream="stream")
+# Making and ending are changes: the first is no work on the stream yet, and the legacy stream waits
+# for what an ended one has left to do.
+message("tubeStreamCreate", "post", stream="stream", flags="u32", priority="i32",
+        changes=("stream",))
+message("tubeStreamDestroy", "post", stream="stream", changes=("stream",))
 # a host function of the client: the GPU writes word `reached`, then waits until the client wrote
 # `value` to word `done`
 message("tubeHostFunc", "post", stream="stream", reached="u32", done="u32", value="u64",
@@ -144,7 +147,7 @@ message("tubeMemset", "post", stream="stream", dst="dptr", pitch="u64", value="u
 
 chapter("context")
 # explicit contexts (cuCtxCreate) are names for a share of the shared context: number -> device
-message("tubeContextCreate", "post", behind="ends", number="u32", device="u32", flags="u32")
+message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
 message("tubeContextDestroy", "post", number="u32", behind="all")
 # frees what the client made there
 message("tubePrimaryReset", "reply", device="u32", behind="all")

@@ -27,7 +27,8 @@ message() and call() take what the proxy has to know of a record before it looks
   died; by default the client is told of the death
   changes=("event",)                                  fields of type event, kernel or exec whose
   object others find changed: while records are kept back (proxy/session/parked_records.h), later
-  ones that name it stay behind this one. Streams are always changed
+  ones that name it stay behind this one. Every record stays behind those of its stream; of type
+  stream it is one that the record makes or ends
   behind="all"                                        stays behind every record that is kept back,
   because it ends or moves something that they may use without naming it; "ends": behind those, for
   it makes what takes the place (an id, an address, memory) of what they end; by default behind

@@ -25,7 +25,7 @@ def _row(call, most_named):
 
 
 def _named(call, field):
-    changes = field.kind == "stream" or field.name in call.properties.changes
+    changes = field.name in call.properties.changes
     return (f"{{offsetof({call.name}, {field.name}), NamedKind::{_NAMED[field.kind]}, "
             f"{str(changes).lower()}}}")
 

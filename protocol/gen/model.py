@@ -221,10 +221,10 @@ def _give_properties(call, text):
 
     if properties.orders == "stream" and len(call.streams) != 1:
         fail(f"orders is `stream`, but the record names {len(call.streams)} streams")
-    named = {f.name for f in call.named if f.kind != "stream"}
+    named = {f.name for f in call.named}
     for name in properties.changes:
         if name not in named:
-            fail(f"changes names `{name}`, which is no event, kernel or exec of the record")
+            fail(f"changes names `{name}`, which is no stream, event, kernel or exec of the record")
     if properties.completes is None:
         return
     fields = {f.name: f for f in call.request.data}

@@ -335,9 +335,9 @@ ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::
       if (id == wire::kLegacyStream && share != nullptr)
         StreamState::add_legacy_keys(keys, share->number);
       else if (object != nullptr)
-        static_cast<const StreamState&>(*object->state).add_keys(keys, !properties.marks);
-      else  // its handler says what is wrong with it
-        keys.add(ParkKeys::object(field.kind, id), true);
+        static_cast<const StreamState&>(*object->state)
+            .add_keys(keys, !properties.marks, field.changes);
+      else StreamState::add_keys_unmade(keys, id, share, field.changes);
     } else if (id != 0) {
       keys.add(ParkKeys::object(field.kind, id), field.changes);
     }

@@ -2,6 +2,7 @@
 
 #include "proxy/launch/coalescer.h"
 #include "proxy/launch/launch_notes.h"
+#include "proxy/session/context_shares.h"
 #include "proxy/session/parked_records.h"
 
 namespace tube::proxy {
@@ -21,10 +22,20 @@ void StreamState::add_legacy_keys(ParkKeys& keys, uint32_t context) {
   keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
 }
 
-void StreamState::add_keys(ParkKeys& keys, bool works) const {
+void StreamState::add_keys(ParkKeys& keys, bool works, bool ends) const {
   if (legacy) return add_legacy_keys(keys, context);
   keys.add(ParkKeys::object(wire::NamedKind::kStream, id), true);
-  if (blocking() && works) keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), false);
+  if (ends || (blocking() && works))
+    keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), false);
+  keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
+}
+
+// Of what kind it will be is not known here: as if it were a blocking one.
+void StreamState::add_keys_unmade(ParkKeys& keys, uint64_t id, const ContextShare* share,
+                                  bool made) {
+  keys.add(ParkKeys::object(wire::NamedKind::kStream, id), true);
+  if (made) return;
+  if (share != nullptr) keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, share->number), false);
   keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
 }
 

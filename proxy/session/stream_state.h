@@ -12,6 +12,7 @@
 namespace tube::proxy {
 
 class Coalescer;
+struct ContextShare;
 class CopyLink;
 class LaunchNote;
 class ParkKeys;
@@ -31,8 +32,11 @@ struct StreamState final : ObjectState, PlacedStream {
   bool legacy = false;  // the stand-in for handle 0
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
   // What a record that names the stream is kept back by (parked_records.h). `works`: it puts work
-  // there.
-  void add_keys(ParkKeys& keys, bool works) const;
+  // there; `ends`: it ends the stream, and the legacy stream waits for what that has left to do.
+  void add_keys(ParkKeys& keys, bool works, bool ends = false) const;
+  // The same for a stream that is not made yet, since its making is kept back, or is none, which
+  // the record's handler says. `made`: the record makes it.
+  static void add_keys_unmade(ParkKeys& keys, uint64_t id, const ContextShare* share, bool made);
   // The same for the legacy stream of a context, whether there is a stand-in for it or not.
   static void add_legacy_keys(ParkKeys& keys, uint32_t context);
 
