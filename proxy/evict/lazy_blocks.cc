@@ -61,25 +61,35 @@ CUresult LazyBlocks::make_by_address(uint32_t window, int device, uint64_t bytes
   }
   waits_ = true;
   counts_.promised.fetch_add(1, std::memory_order_relaxed);
-  Promised& made = blocks_.back();
-  made = {placed->block, static_cast<uint32_t>(device), placed->address, bytes, true};
-  if (!had_.overlaps(made.address, bytes)) {
-    spans_.add(made.address, bytes);
+  const BlockId block = placed->block;
+  blocks_.back() = {block, static_cast<uint32_t>(device), placed->address, bytes, true};
+  if (!had_.overlaps(placed->address, bytes)) {
+    spans_.add(placed->address, bytes);
     return CUDA_SUCCESS;
   }
   // Something on the GPU may name it already.
   ++not_tried_;
-  const bool rests = at_once_ != 0 || at_rest_();
-  made.by_address = false;
+  const bool rests = at_once_ != 0 || at_rest_();  // which may end other blocks
+  const auto made = find(block);
+  made->by_address = false;
   ++at_once_;
   if (rests) return CUDA_SUCCESS;
-  (void)map_.back(made.block, &error);
+  (void)map_.back(block, &error);
   if (error == CUDA_SUCCESS) counts_.backed.fetch_add(1, std::memory_order_relaxed);
-  const BlockId block = made.block;
-  gone(made);
-  blocks_.pop_back();
+  drop(made);
   if (error != CUDA_SUCCESS) map_.release(block);
   return error;
+}
+
+std::vector<LazyBlocks::Promised>::iterator LazyBlocks::find(BlockId block) {
+  return std::find_if(blocks_.begin(), blocks_.end(),
+                      [&](const Promised& each) { return each.block == block; });
+}
+
+void LazyBlocks::drop(std::vector<Promised>::iterator each) {
+  gone(*each);
+  *each = blocks_.back();
+  blocks_.pop_back();
 }
 
 // It is about to leave blocks_.
@@ -92,12 +102,9 @@ void LazyBlocks::ended(BlockId block) {
   if (const auto place = profiled_ ? map_.find(block) : std::nullopt)
     freed_.push_back(
         {place->address - place->gap_bytes, place->bytes + 2 * place->gap_bytes, place->window});
-  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
-                                  [&](const Promised& each) { return each.block == block; });
+  const auto found = find(block);
   if (found == blocks_.end()) return;
-  gone(*found);
-  *found = blocks_.back();
-  blocks_.pop_back();
+  drop(found);
   counts_.ended.fetch_add(1, std::memory_order_relaxed);
 }
 

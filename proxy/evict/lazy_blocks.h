@@ -118,6 +118,8 @@ class LazyBlocks final : public BlockSource {
     uint32_t window;
   };
   void keep_freed();
+  std::vector<Promised>::iterator find(BlockId block);
+  void drop(std::vector<Promised>::iterator each);
   void gone(const Promised& each);
   void forget_gone();
   CUresult make_by_address(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,

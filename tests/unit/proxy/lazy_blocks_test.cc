@@ -154,6 +154,32 @@ TEST_F(LazyBlocksTest, AClientThatGoesTakesItsPromisesAlong) {
 }
 
 // Against a model of who has what: charged, promised and made always add up.
+TEST_F(LazyBlocksTest, WhatEndsDuringAnAllocationTakesNoOtherPromiseAlong) {
+  const auto account = map.budgets().open("f", policies::kNoMemoryLimit);
+  uint32_t window = 0;
+  while (!map.take_window(window)) ++window;
+  BlockId ends = BlockId::kNone;
+  LazyBlocks* asking = nullptr;
+  LazyBlocks lazy(map, [&] {  // a look for what the client is done with, as a session's
+    if (ends != BlockId::kNone) asking->ended(ends), map.release(ends);
+    ends = BlockId::kNone;
+    return true;
+  });
+  asking = &lazy;
+  lazy.open(77, true);
+  lazy.set_by_address(true);
+  Placed first, second;
+  ASSERT_EQ(lazy.make(window, 0, 8 * kMiB, *account, &first), CUDA_SUCCESS);
+  lazy.given(kMiB, uint64_t{1} << 60);  // it had every address before
+  ends = first.block;
+  ASSERT_EQ(lazy.make(window, 0, 8 * kMiB, *account, &second), CUDA_SUCCESS);
+  EXPECT_EQ(ends, BlockId::kNone);
+  EXPECT_EQ(lazy.wanted_bytes(0), 8 * kMiB);
+  EXPECT_EQ(lazy.back(0), CUDA_SUCCESS);
+  EXPECT_TRUE(map.has_memory(second.block));
+  map.release(second.block);
+}
+
 TEST_F(LazyBlocksTest, RandomProgramsAddUp) {
   std::mt19937 chance(7);
   struct Held {
