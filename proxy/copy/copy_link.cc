@@ -391,6 +391,7 @@ CopyLink::Turn CopyLink::turn() {
     note_busy();
     const Turn nothing = chunks_.size() > 1 && !ended ? Turn::kAhead : Turn::kBusy;
     if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : nothing;
+    if (lane_ == nullptr && error == CUDA_SUCCESS) return Turn::kBusy;  // one came meanwhile
     reap_direct();
     reap_words();
     make_ready();
