@@ -41,10 +41,10 @@ uint32_t copy_helpers(uint64_t bytes, const HostLoad& load, std::optional<uint64
 
 // Threads take slices of pieces.
 inline constexpr uint64_t kSliceBytes = 256u << 10;
+inline constexpr uint64_t kLeastPieceBytes = 1u << 20;
 // A helper whose slice took so long, 27 us on its own, was put off its core meanwhile: others want
 // that, and a helper comes back to it late. It takes no more of them.
 inline constexpr uint64_t kPutOffNs = 1'000'000;
-inline constexpr uint64_t kLeastPieceBytes = 1u << 20;
 // Upload: pieces that threads fill at once. Two keep the threads busy; the third and fourth are for
 // the moments at which the calling thread is elsewhere.
 inline constexpr uint32_t kPiecesFilled = 4;

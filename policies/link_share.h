@@ -138,8 +138,8 @@ class LinkShare {
   // of their size costs others its time and gains nothing. Small ones are more: as many as two
   // large ones hold, if the next one is like the last, for each has a pause of its own and what
   // submits them may stand for a moment (0.3 ms in the driver's lock, where memory is mapped). One
-  // leaves room for outsiders, which two would starve. Nobody may know of some (a graph's
-  // nodes), so now and then it is one.
+  // leaves room for outsiders, which two would starve. Nobody may know of some (a graph's nodes),
+  // so now and then it is one.
   bool may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const;
   // What the link gives this proxy at the moment, others' share taken off.
   void link_rate(uint64_t bytes_per_s) { options_.bytes_per_s = bytes_per_s; }

@@ -179,9 +179,10 @@ class CopyLink {
   // What the SLOs of this proxy's functions ask of the link. Any thread.
   uint64_t needed_bytes_per_s();
 
-  // ---- the pacing thread, and for turn() others in the link's context (CopyEngine::send(),
-  // stand_in()) What other proxies move over the link at the moment; what this one's functions need
-  // is counted anew.
+  // ---- the pacing thread, and for turn() also sessions in the link's context (copy_engine.h)
+
+  // What other proxies move over the link at the moment; what this one's functions need is counted
+  // anew.
   void take_stock(std::span<uint64_t> others);
   // What the link carried lately while pieces followed each other and no other proxy used it; 0:
   // that has not been seen. Any thread.

@@ -70,7 +70,7 @@ CUresult LazyBlocks::make_by_address(uint32_t window, int device, uint64_t bytes
   // Something on the GPU may name it already.
   ++not_tried_;
   const bool rests = at_once_ != 0 || at_rest_();  // which may end other blocks
-  const auto made = find(block);
+  const auto made = place_of(block);
   made->by_address = false;
   ++at_once_;
   if (rests) return CUDA_SUCCESS;
@@ -81,7 +81,7 @@ CUresult LazyBlocks::make_by_address(uint32_t window, int device, uint64_t bytes
   return error;
 }
 
-std::vector<LazyBlocks::Promised>::iterator LazyBlocks::find(BlockId block) {
+std::vector<LazyBlocks::Promised>::iterator LazyBlocks::place_of(BlockId block) {
   return std::find_if(blocks_.begin(), blocks_.end(),
                       [&](const Promised& each) { return each.block == block; });
 }
@@ -102,7 +102,7 @@ void LazyBlocks::ended(BlockId block) {
   if (const auto place = profiled_ ? map_.find(block) : std::nullopt)
     freed_.push_back(
         {place->address - place->gap_bytes, place->bytes + 2 * place->gap_bytes, place->window});
-  const auto found = find(block);
+  const auto found = place_of(block);
   if (found == blocks_.end()) return;
   drop(found);
   counts_.ended.fetch_add(1, std::memory_order_relaxed);

@@ -118,7 +118,7 @@ class LazyBlocks final : public BlockSource {
     uint32_t window;
   };
   void keep_freed();
-  std::vector<Promised>::iterator find(BlockId block);
+  std::vector<Promised>::iterator place_of(BlockId block);
   void drop(std::vector<Promised>::iterator each);
   void gone(const Promised& each);
   void forget_gone();

@@ -3,6 +3,7 @@
 // record, so it is changed here too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -18,13 +19,24 @@ namespace {
 
 constexpr uint32_t number(Call call) { return static_cast<uint32_t>(call); }
 
-std::set<std::string> calls_with(Orders orders) {
+template <class Holds>
+std::set<std::string> calls_where(const Holds& holds) {
   std::set<std::string> names;
   for (uint32_t call = 0; call < kCallCount; ++call) {
-    if (call_info(call) != nullptr && properties_of(call).orders == orders)
-      names.insert(call_name(call));
+    if (call_info(call) != nullptr && holds(properties_of(call))) names.insert(call_name(call));
   }
   return names;
+}
+
+std::set<std::string> calls_that_name(bool (*is_one)(const NamedField&)) {
+  return calls_where([&](const CallProperties& p) {
+    const auto fields = p.named_fields();
+    return std::any_of(fields.begin(), fields.end(), is_one);
+  });
+}
+
+std::set<std::string> calls_with(Orders orders) {
+  return calls_where([&](const CallProperties& p) { return p.orders == orders; });
 }
 
 TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
@@ -115,14 +127,6 @@ TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
   EXPECT_EQ(streams_of(Call::tubeEventCreate), Offsets{});
 }
 
-std::set<std::string> calls_where(bool (*holds)(const CallProperties&)) {
-  std::set<std::string> names;
-  for (uint32_t call = 0; call < kCallCount; ++call) {
-    if (call_info(call) != nullptr && holds(properties_of(call))) names.insert(call_name(call));
-  }
-  return names;
-}
-
 // What ends or moves something that a record may use without naming it.
 TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kAll; }),
@@ -181,13 +185,10 @@ TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
 
 // Beside the streams that they name.
 TEST(Properties, TheseRecordsChangeAnEventAKernelOrAnInstance) {
-  const auto changes = [](const CallProperties& p) {
-    for (const NamedField& field : p.named_fields()) {
-      if (field.kind != NamedKind::kStream && field.changes) return true;
-    }
-    return false;
+  const auto changes = [](const NamedField& field) {
+    return field.kind != NamedKind::kStream && field.changes;
   };
-  EXPECT_EQ(calls_where(changes),
+  EXPECT_EQ(calls_that_name(changes),
             (std::set<std::string>{
                 "tubeEventCreate", "tubeEventDestroy", "tubeEventRecord", "tubeGetKernel",
                 "tubeKernelSetAttribute", "tubeKernelSetCacheConfig", "tubeGraphKernelNode",
@@ -196,25 +197,17 @@ TEST(Properties, TheseRecordsChangeAnEventAKernelOrAnInstance) {
 }
 
 TEST(Properties, TheseRecordsMakeOrEndAStream) {
-  const auto makes_or_ends = [](const CallProperties& p) {
-    for (const NamedField& field : p.named_fields()) {
-      if (field.kind == NamedKind::kStream && field.changes) return true;
-    }
-    return false;
+  const auto makes_or_ends = [](const NamedField& field) {
+    return field.kind == NamedKind::kStream && field.changes;
   };
-  EXPECT_EQ(calls_where(makes_or_ends),
+  EXPECT_EQ(calls_that_name(makes_or_ends),
             (std::set<std::string>{"tubeStreamCreate", "tubeStreamDestroy"}));
 }
 
 // Nobody need wait for a kernel to be made: when that is kept back, who uses it is, too.
 TEST(Properties, TheseRecordsUseAKernel) {
-  const auto kernels = [](const CallProperties& p) {
-    for (const NamedField& field : p.named_fields()) {
-      if (field.kind == NamedKind::kKernel) return true;
-    }
-    return false;
-  };
-  EXPECT_EQ(calls_where(kernels),
+  const auto kernels = [](const NamedField& field) { return field.kind == NamedKind::kKernel; };
+  EXPECT_EQ(calls_that_name(kernels),
             (std::set<std::string>{"tubeGetKernel", "tubeKernelSetAttribute",
                                    "tubeKernelGetAttribute", "tubeKernelSetCacheConfig",
                                    "tubeLaunch", "tubeOccupancy", "tubeGraphKernelNode"}));

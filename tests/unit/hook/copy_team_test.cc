@@ -282,12 +282,17 @@ Seen look_at_helpers() {
   return found;
 }
 
-TEST(CopyTeam, HelpersTakeNoSignalsOfTheProgram) {
+Seen three_helpers() {
   Seen found;
   while (found.helpers != 3) {  // each goes when it had nothing to do, and is asked for again
     const TeamCopy team(3);
     found = look_at_helpers();
   }
+  return found;
+}
+
+TEST(CopyTeam, HelpersTakeNoSignalsOfTheProgram) {
+  const Seen found = three_helpers();
   EXPECT_EQ(found.with_handlers, 0u);
   EXPECT_EQ(found.with_glibc, 0u);
   EXPECT_EQ(found.without_faults, 0u);
@@ -300,12 +305,7 @@ TEST(CopyTeam, HelpersStandBackForOthers) {
     refused = pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) != 0;
   }).join();
   if (refused) GTEST_SKIP() << "no thread may stand back here";
-  Seen found;
-  while (found.helpers != 3) {
-    const TeamCopy team(3);
-    found = look_at_helpers();
-  }
-  EXPECT_EQ(found.standing_back, 3u);
+  EXPECT_EQ(three_helpers().standing_back, 3u);
 }
 
 // glibc signals every thread and waits for each.

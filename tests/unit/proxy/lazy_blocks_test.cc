@@ -153,7 +153,6 @@ TEST_F(LazyBlocksTest, AClientThatGoesTakesItsPromisesAlong) {
   EXPECT_EQ(map.promised().bytes(0), 0u);
 }
 
-// Against a model of who has what: charged, promised and made always add up.
 TEST_F(LazyBlocksTest, WhatEndsDuringAnAllocationTakesNoOtherPromiseAlong) {
   const auto account = map.budgets().open("f", policies::kNoMemoryLimit);
   uint32_t window = 0;
@@ -180,6 +179,7 @@ TEST_F(LazyBlocksTest, WhatEndsDuringAnAllocationTakesNoOtherPromiseAlong) {
   map.release(second.block);
 }
 
+// Against a model of who has what: charged, promised and made always add up.
 TEST_F(LazyBlocksTest, RandomProgramsAddUp) {
   std::mt19937 chance(7);
   struct Held {
