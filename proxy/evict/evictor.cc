@@ -15,7 +15,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{1};          // between looks of those who wait
-constexpr uint64_t kAtFrontNs = 250'000'000;           // without being served, while others wait
+constexpr uint64_t kFruitlessNs = 250'000'000;         // for a return, while others wait
 constexpr uint64_t kUnexplained = uint64_t{32} << 20;  // the driver refuses what seems to fit
 constexpr uint64_t kAskAgainNs = 500'000'000;          // the driver, what is free
 constexpr uint64_t kSayNs = 5'000'000'000;
@@ -63,6 +63,18 @@ policies::HostAheadGpu Evictor::outlook(uint32_t gpu, uint64_t total_bytes) cons
     ++seen.functions;
   }
   return seen;
+}
+
+Evictor::Standing::Standing(Evictor& evictor, Member& who) : evictor_(evictor), who_(&who) {
+  std::lock_guard lock(evictor_.mutex_);
+  if (who.age_ == 0) who.age_ = ++evictor_.ages_;
+  else who_ = nullptr;
+}
+
+Evictor::Standing::~Standing() {
+  if (who_ == nullptr) return;
+  std::lock_guard lock(evictor_.mutex_);
+  who_->age_ = 0;
 }
 
 void Evictor::at_work(Member& member, bool works, uint64_t now_ns) {
@@ -153,7 +165,7 @@ void Evictor::ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint
   for (const auto& each : members_)
     for (const auto& [of, wanted] : each->wanted_) used += wanted;
   const bool here = std::find(members_.begin(), members_.end(), member) != members_.end();
-  if (!here || member->first_of_ != 0 || member->wanted_.contains(gpu) ||
+  if (!here || member->age_ != 0 || member->wanted_.contains(gpu) ||
       now_ns() < member->idle_again_ns_ ||
       !policies::host_room_for_allocation(used, bytes.there, most_held, arena_.most_bytes()))
     return;
@@ -191,7 +203,8 @@ Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) c
       }
     }
     std::lock_guard lock(mutex_);
-    const bool not_now = member->first_of_ != 0 || member->wanted_.contains(gpu);
+    const bool older = member->age_ != 0 && member->age_ < who.age_;
+    const bool not_now = older || member->wanted_.contains(gpu);
     candidate.not_before_ns =
         not_now ? policies::EvictionCandidate::kNotNow : member->not_before_ns_;
     candidate.soon = patient && candidate.distance_ns != 0 &&
@@ -227,7 +240,7 @@ uint64_t Evictor::room(uint32_t gpu, bool anew) {
 // Has as many others asked as are needed. False: it would be of no use.
 bool Evictor::ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t bytes, Ask when) {
   const bool patient = options_.order == policies::EvictionOrder::kQueue &&
-                       now_ns() - ticket.since_ns < policies::eviction_patience_ns(bytes);
+                       now_ns() - ticket.first_ns < policies::eviction_patience_ns(bytes);
   const Others all = others(*ticket.who, gpu, patient);
   if (all.movable == 0) return false;
   uint64_t room_bytes = room(gpu, false);
@@ -259,14 +272,20 @@ bool Evictor::ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t 
   return true;
 }
 
-// mutex_ held, as for the next three.
+// mutex_ held, as for the next four.
+void Evictor::line_up(uint32_t gpu, Ticket& ticket) {
+  std::deque<Ticket*>& queue = queues_[gpu];
+  const auto younger = std::find_if(queue.begin(), queue.end(), [&](const Ticket* each) {
+    return each->who->age_ > ticket.who->age_;
+  });
+  queue.insert(younger, &ticket);
+}
+
 bool Evictor::is_first(uint32_t gpu, Ticket& ticket) {
-  if (queues_[gpu].front() != &ticket) return false;
-  if (ticket.since_ns == 0) {
-    ticket.since_ns = now_ns();
-    ++ticket.who->first_of_;
-  }
-  return true;
+  const bool first = queues_[gpu].front() == &ticket;
+  if (!first) ticket.first_ns = 0;  // an older one has come
+  else if (ticket.first_ns == 0) ticket.first_ns = now_ns();
+  return first;
 }
 
 // Nobody is asked for the first one's sake any more; who moves memory already goes on.
@@ -281,18 +300,18 @@ void Evictor::withdraw(uint32_t gpu) {
 
 void Evictor::rotate(uint32_t gpu, Ticket& ticket) {
   std::deque<Ticket*>& queue = queues_[gpu];
-  if (queue.size() < 2 || now_ns() - ticket.since_ns < kAtFrontNs) return;
-  queue.pop_front();
-  queue.push_back(&ticket);
-  ticket.since_ns = 0;
-  --ticket.who->first_of_;
+  const uint64_t since_ns = std::max(ticket.first_ns, ticket.gained_ns);
+  if (counts_.waiting < 2 || queue.front() != &ticket || now_ns() - since_ns < kFruitlessNs) return;
+  std::erase(queue, &ticket);
+  ticket.who->age_ = ++ages_;
+  ticket.first_ns = 0;
+  line_up(gpu, ticket);
   withdraw(gpu);
 }
 
 void Evictor::quit(uint32_t gpu, Ticket& ticket) {
   std::deque<Ticket*>& queue = queues_[gpu];
   const bool first = queue.front() == &ticket;
-  if (ticket.since_ns != 0) --ticket.who->first_of_;
   std::erase(queue, &ticket);
   --counts_.waiting;
   if (first) withdraw(gpu);
@@ -312,13 +331,14 @@ bool Evictor::too_long(uint32_t gpu, uint64_t waited_ns) const {
 }
 
 Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const Caller& caller) {
+  const Standing standing(*this, who);
   Ticket ticket{&who};
   const uint64_t begin_ns = now_ns();
   uint64_t seen = 0;
   bool said = false;
   {
     std::lock_guard lock(mutex_);
-    queues_[gpu].push_back(&ticket);
+    line_up(gpu, ticket);
     ++counts_.waiting;
     if (allocation) ++counts_.waited;
   }
@@ -326,6 +346,9 @@ Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const 
     std::lock_guard lock(mutex_);
     ++counts_.refused;
     return End::kRefused;
+  };
+  const auto ask_others = [&](Ask when) {
+    return caller.make_current() && ask(ticket, gpu, allocation, caller.bytes(), when);
   };
   const ScopeGuard over([&] {
     std::lock_guard lock(mutex_);
@@ -335,21 +358,27 @@ Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const 
     bool first = false, now_first = false;
     {
       std::lock_guard lock(mutex_);
-      now_first = ticket.since_ns == 0;
+      const bool before = ticket.first_ns != 0;
       first = is_first(gpu, ticket);
+      now_first = first && !before;
       seen = changes_;
     }
+    caller.serve();
     // Others' memory is on its way out while what fits already comes back.
-    if (first && now_first && !allocation)
-      (void)ask(ticket, gpu, allocation, caller.bytes(), Ask::kAhead);
-    if (!first) caller.serve();
-    else if (caller.again()) return End::kServed;
-    else if (!ask(ticket, gpu, allocation, caller.bytes(), Ask::kRefused) && allocation &&
-             still(gpu, seen))
-      return refuse();
+    if (now_first && !allocation) (void)ask_others(Ask::kAhead);
+    if (first) {
+      if (caller.again()) return End::kServed;
+      const uint64_t missing = caller.bytes();
+      if (missing < std::exchange(ticket.missing_bytes, missing)) ticket.gained_ns = now_ns();
+      if (!ask_others(Ask::kRefused)) {
+        if (allocation && still(gpu, seen)) return refuse();
+        if (caller.last_resort != nullptr) caller.last_resort();
+      }
+    }
     const uint64_t passed = now_ns() - begin_ns;
     // Who never came to the front has not asked yet.
-    if (allocation && too_long(gpu, passed)) return caller.again() ? End::kServed : refuse();
+    if (allocation && too_long(gpu, passed))
+      return caller.make_current() && caller.again() ? End::kServed : refuse();
     if (passed >= kSayNs && !std::exchange(said, true))
       log_warn("function '%s' (pid %d) has waited for %lu s for its memory on GPU %u",
                who.name_.c_str(), who.pid_, passed / 1'000'000'000, gpu);

@@ -1,11 +1,15 @@
 // Who waits for GPU memory, and who is asked to move his to the host for it.
 //
 // Requests of a GPU stand in a queue: allocations that found no memory, and functions whose own
-// memory is away and that have work. Only the first one takes memory and has others asked; the
-// others wait behind it, and while they do, they can be asked themselves. So two that need each
-// other's memory never both hold half of it for good. A request for a return that gets nowhere for
-// a quarter of a second goes to the end of the queue; what it has so far is then others' to ask
-// for.
+// memory is away and that have work. Only the first one takes memory and has others asked.
+//
+// Who waits has an age, from the begin of its wait to its end, whatever it waits for meanwhile: a
+// function that returns to several GPUs keeps its age from the first one to the last (Standing).
+// Queues are in order of age, and who waits can be asked itself, but only for those before it. So
+// of all who wait, on whatever GPU, the oldest one gets what it needs and keeps what it has: two
+// that need each other's memory never both hold half of it for good. A request for a return that
+// gets nothing for a quarter of a second, while others wait, becomes the youngest of all; what it
+// has so far is then others' to ask for.
 //
 // Who is asked decides policies/memory/eviction.h. Asking is a mark and a wake-up: the session of
 // the asked function does the work itself, on its thread, when nothing of the function is
@@ -78,7 +82,7 @@ class Evictor {
     std::map<uint32_t, uint64_t> wanted_;  // bytes, by GPU
     uint64_t not_before_ns_ = 0;
     uint64_t idle_again_ns_ = 0;  // it is not asked for its idleness before
-    uint32_t first_of_ = 0;       // queues in which it is the first: it waits for others
+    uint64_t age_ = 0;            // of its wait, the lower the older; 0: it does not wait
     // Of its own, because it is written whenever the session sleeps and wakes.
     mutable std::mutex turns_mutex_;  // leaf: the next one
     policies::Turns turns_;
@@ -119,6 +123,18 @@ class Evictor {
   void leave(Member& member);
 
   // ---- the member's session
+  // While there is one, the member waits, with an age from the outermost one's begin.
+  class [[nodiscard]] Standing {
+   public:
+    Standing(Evictor& evictor, Member& who);
+    Standing(const Standing&) = delete;
+    Standing& operator=(const Standing&) = delete;
+    ~Standing();
+
+   private:
+    Evictor& evictor_;
+    Member* who_;  // nullptr: it waited already
+  };
   // Whether it is at work, for the order of evictions.
   void at_work(Member& member, bool works, uint64_t now_ns);
   struct Wanted {
@@ -140,15 +156,17 @@ class Evictor {
             std::string why);
 
   struct Caller {
-    std::function<uint64_t()> bytes;  // that are missing still, at most
-    std::function<bool()> again;      // takes what there is; true: the request is served
-    std::function<void()> serve;      // what the caller itself is asked for
-    std::function<bool()> stop;       // nobody waits for the answer any more
+    std::function<bool()> make_current;  // the GPU's context; false: it is over
+    std::function<uint64_t()> bytes;     // that are missing still, at most
+    std::function<bool()> again;         // takes what there is; true: the request is served
+    std::function<void()> serve;         // what the caller itself is asked for, on any GPU
+    std::function<void()> last_resort;   // no function has memory to give; nullptr: there is none
+    std::function<bool()> stop;          // nobody waits for the answer any more
   };
   enum class End : uint8_t { kServed, kRefused, kStopped };
-  // Waits in `who`'s session until again() is true. The GPU's context is current at each call of
-  // the functions. kRefused: all that others could move is not enough, there is no room on the
-  // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
+  // Waits in `who`'s session until again() is true. kRefused: all that others could move is not
+  // enough, there is no room on the host, or time is over (`wait_ns` while nothing moves;
+  // kMovingWaits times that altogether).
   End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
   // Asks functions that have sent nothing for a while for all their memory. The host keeps room for
   // as much as any function may come to hold, `most_held` (of a GPU that has so much, by the
@@ -174,7 +192,10 @@ class Evictor {
   static constexpr uint64_t kMovingWaits = 10;
   struct Ticket {
     Member* who;
-    uint64_t since_ns = 0;  // at the front
+    uint64_t first_ns = 0;  // since when it is the first; 0: it is not
+    // The session's alone: what is missing, and when that became less.
+    uint64_t missing_bytes = UINT64_MAX;
+    uint64_t gained_ns = 0;
   };
 
   struct Others {
@@ -197,6 +218,7 @@ class Evictor {
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
   void ask_idle(const std::shared_ptr<Member>& member, uint32_t gpu, uint64_t most_held);
   void want(Member& member, uint32_t gpu, uint64_t bytes);
+  void line_up(uint32_t gpu, Ticket& ticket);
   bool is_first(uint32_t gpu, Ticket& ticket);
   void rotate(uint32_t gpu, Ticket& ticket);
   void withdraw(uint32_t gpu);
@@ -211,8 +233,9 @@ class Evictor {
   mutable std::mutex mutex_;  // the members below
   std::condition_variable changed_;
   uint64_t changes_ = 0;
+  uint64_t ages_ = 0;
   std::vector<std::shared_ptr<Member>> members_;
-  std::array<std::deque<Ticket*>, info::kMaxDevices> queues_;
+  std::array<std::deque<Ticket*>, info::kMaxDevices> queues_;  // the oldest first
   std::array<uint32_t, info::kMaxDevices> moving_{};  // members that move memory off the GPU
   Counts counts_;
   std::deque<Move> history_;

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,8 +34,10 @@ bool Residency::needs_none(wire::Call call, std::span<const std::byte> payload) 
 }
 
 CUresult Residency::before(wire::Call call, std::span<const std::byte> payload) {
+  std::optional<Evictor::Standing> standing;
   do {
     if (away_ && !works_away(call)) {
+      if (!standing) standing.emplace(*evictor_, *member_);
       if (const CUresult error = come_back(); error != CUDA_SUCCESS) return error;
     }
     if (profiled_ && begins_capture(call)) (void)hooks_.settle();
@@ -272,12 +275,11 @@ CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
   const uint64_t begin = now_ns();
   CUresult error = map_.bring_back(block, false);
   calls_ns_ += now_ns() - begin;
-  if (error == CUDA_ERROR_OUT_OF_MEMORY) {
-    (void)evictor_->pool().make_room(gpu, nullptr, seen, [&] {
-      error = map_.bring_back(block, false);
-      return error != CUDA_ERROR_OUT_OF_MEMORY;
-    });
-  }
+  const auto again = [&] { return error = map_.bring_back(block, false); };
+  if (error == CUDA_ERROR_OUT_OF_MEMORY)
+    (void)evictor_->pool().make_room(gpu, nullptr, seen,
+                                     [&] { return again() != CUDA_ERROR_OUT_OF_MEMORY; });
+  if (error == CUDA_ERROR_OUT_OF_MEMORY) error = hooks_.move_objects(gpu, block.bytes, again);
   // A limit that was lowered meanwhile takes nothing away from whom it held before.
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !map_.budgets().now(gpu).fits(block.bytes) &&
       evictor_->alone(*member_, gpu))
@@ -323,24 +325,14 @@ CUresult Residency::come_back(uint32_t gpu) {
   CUresult error = failed_ = CUDA_SUCCESS;
   uint64_t began = 0;
   calls_ns_ = 0;
-  waits_ = true;
-  const Evictor::End end = evictor_->request(*member_, gpu, false,
-                                             {.bytes = [&] { return away_bytes(gpu); },
-                                              .again =
-                                                  [&] {
-                                                    bool all = false;
-                                                    if (began == 0) began = now_ns();
-                                                    error = bring(gpu, &all);
-                                                    return error != CUDA_ERROR_OUT_OF_MEMORY;
-                                                  },
-                                              .serve =
-                                                  [&] {
-                                                    if (!member_->asked()) return;
-                                                    finish_coming();
-                                                    (void)serve();
-                                                  },
-                                              .stop = hooks_.stop});
-  waits_ = false;
+  const auto bring_some = [&] {
+    bool all = false;
+    if (began == 0) began = now_ns();
+    error = bring(gpu, &all);
+    return error != CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  const Evictor::End end = request(
+      gpu, false, [] { return 0; }, bring_some, hooks_.stop);
   const uint64_t sent = now_ns();
   finish_coming();
   log_debug("%lu bytes: memory took %lu us of the calls, the copies came %lu us behind them", bytes,
@@ -349,15 +341,17 @@ CUresult Residency::come_back(uint32_t gpu) {
   if (error == CUDA_SUCCESS) error = std::exchange(failed_, CUDA_SUCCESS);
   failed_ = CUDA_SUCCESS;
   came_ns_ = now_ns();
-  took_ns_ = came_ns_ - began;
+  took_ns_ += came_ns_ - began;
   if (error != CUDA_SUCCESS) return error;
   counts_.returned_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  evictor_->note(*member_, gpu, bytes, took_ns_, true, "it has work");
+  evictor_->note(*member_, gpu, bytes, came_ns_ - began, true, "it has work");
   return CUDA_SUCCESS;
 }
 
 CUresult Residency::come_back() {
+  const Evictor::Standing standing(*evictor_, *member_);
   const uint64_t begin = now_ns();
+  took_ns_ = 0;
   withdraw_idle();
   // While it waits for one GPU's, what it has on another one may be asked for.
   for (bool again = true; again;) {
@@ -418,11 +412,7 @@ CUresult Residency::make_room(uint32_t gpu, uint64_t bytes, const std::function<
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
   if (member_ == nullptr || !client_.account->own_fits(gpu, bytes)) return error;
   wait_for_room(
-      gpu, true,
-      [&] {
-        (void)hooks_.make_current(gpu);  // take() has its own
-        return bytes;
-      },
+      gpu, true, [&] { return bytes; },
       [&] {
         error = take();
         return error != CUDA_ERROR_OUT_OF_MEMORY;
@@ -435,19 +425,34 @@ CUresult Residency::make_room(uint32_t gpu, uint64_t bytes, const std::function<
 // comes first: all of it must fit at once.
 void Residency::wait_for_room(uint32_t gpu, bool allocation, const std::function<uint64_t()>& bytes,
                               const std::function<bool()>& take, std::function<bool()> stop) {
+  const auto again = [&] {
+    bool all = false;
+    const CUresult back = bring(gpu, &all);
+    finish_coming();
+    return all ? take() : back != CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  (void)request(gpu, allocation, bytes, again, std::move(stop));
+}
+
+// Waits until `again` is true. `bytes`: that are missing beside what is away.
+Evictor::End Residency::request(uint32_t gpu, bool allocation,
+                                const std::function<uint64_t()>& bytes,
+                                const std::function<bool()>& again, std::function<bool()> stop) {
   waits_ = true;
-  (void)evictor_->request(*member_, gpu, allocation,
-                          {.bytes = [&] { return away_bytes(gpu) + bytes(); },
-                           .again =
-                               [&] {
-                                 bool all = false;
-                                 const CUresult back = bring(gpu, &all);
-                                 finish_coming();
-                                 return all ? take() : back != CUDA_ERROR_OUT_OF_MEMORY;
-                               },
-                           .serve = [&] { (void)serve(); },
-                           .stop = std::move(stop)});
-  waits_ = false;
+  const ScopeGuard over([&] { waits_ = false; });
+  const auto serve_others = [&] {
+    if (!member_->asked()) return;
+    finish_coming();
+    (void)serve();
+  };
+  return evictor_->request(
+      *member_, gpu, allocation,
+      {.make_current = [&] { return hooks_.make_current(gpu) == CUDA_SUCCESS; },
+       .bytes = [&] { return away_bytes(gpu) + bytes(); },
+       .again = again,
+       .serve = serve_others,
+       .last_resort = [&] { (void)hooks_.drop_code(gpu); },
+       .stop = std::move(stop)});
 }
 
 }  // namespace tube::proxy

@@ -54,6 +54,9 @@ class Residency {
     std::function<bool()> has_record;
     std::function<CUresult(uint32_t gpu)> make_current;
     std::function<bool(uint32_t gpu)> drop_code;  // kept code goes; false: there was none
+    // Objects of the store go until about so much is free, and `take` is called behind each.
+    std::function<CUresult(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take)>
+        move_objects;
     // The client's context on the GPU is over: each of its calls answers so.
     std::function<void(uint32_t gpu, CUresult error)> fail;
     RecordReach::Host host;
@@ -155,6 +158,8 @@ class Residency {
   uint64_t away_bytes(uint32_t gpu) const;
   CUresult back_promises();
   CUresult back_promises(uint32_t gpu);
+  Evictor::End request(uint32_t gpu, bool allocation, const std::function<uint64_t()>& bytes,
+                       const std::function<bool()>& again, std::function<bool()> stop);
   void wait_for_room(uint32_t gpu, bool allocation, const std::function<uint64_t()>& bytes,
                      const std::function<bool()>& take, std::function<bool()> stop);
 

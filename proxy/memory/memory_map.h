@@ -175,7 +175,8 @@ class MemoryMap {
   // nobody else, on the GPU or promised, and not idle. *stay: the bytes of what is there and cannot
   // go.
   std::vector<Movable> movable(uint64_t session, int device, uint64_t* stay = nullptr) const;
-  // Those that are away and have to come back before the function works again.
+  // Those that are away and have to come back before the function works again. An idle block is
+  // away only if the client has just taken it: others without memory are withdrawn before.
   std::vector<Movable> away(uint64_t session, int device) const;
   // The memory behind the part goes back to the driver; `copies` have its bytes: one, or of a whole
   // block as many as it has parts afterwards. None: its host copy still has them, or it is a

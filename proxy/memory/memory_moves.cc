@@ -66,7 +66,6 @@ std::vector<MemoryMap::Movable> MemoryMap::away(uint64_t session, int device) co
   std::vector<Movable> found;
   std::lock_guard lock(mutex_);
   each_of(session, device, [&](BlockId id, const Block& block) {
-    if (block.charge.idle()) return;
     for (uint32_t part = 0; part < block.all_parts().size(); ++part) {
       const BlockPlace place = place_of(block, part);
       if (block.all_parts()[part].away)

@@ -15,6 +15,7 @@
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/block_offers.h"
 #include "proxy/session/session.h"
+#include "proxy/store/store.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/ring.h"
@@ -46,6 +47,12 @@ Residency::Hooks Session::residency_hooks() {
           .has_record = [this] { return reader_->has_record(); },
           .make_current = [this](uint32_t gpu) { return contexts_.make_current(gpu); },
           .drop_code = [this](uint32_t gpu) { return shared_.modules.make_room(gpu); },
+          .move_objects =
+              [this](uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {
+                return shared_.store == nullptr
+                           ? CUDA_ERROR_OUT_OF_MEMORY
+                           : shared_.store->make_room(static_cast<int>(gpu), bytes, take);
+              },
           .fail = [this](uint32_t gpu, CUresult error) { lose_promises(gpu, error); },
           .host = {.pinned = pinned, .chunk = chunk, .captures = [this] { return captures(); }},
           .settle = [this] { return settle(); }};

@@ -2,6 +2,7 @@
 // evict_test.py says what must come of it. It knows nothing of Tube.
 //
 //   take BLOCKS KiB   so many blocks of that size, filled: the driver's code
+//   far KiB           one on the second GPU, which no kernel reaches: the driver's code
 //   bump              a kernel adds one to the first word of each block, whose addresses it reads
 //                     in GPU memory: "done"
 //   graph             the same by an instance of a graph, made anew when the blocks are others
@@ -90,6 +91,20 @@ class Function {
     return CUDA_SUCCESS;
   }
 
+  CUresult take_far(size_t bytes) {
+    CUdevice device = 0;
+    CU(cuDeviceGet(&device, 1));
+    if (far_context_ == nullptr) CU(cuCtxCreate(&far_context_, nullptr, 0, device));
+    else CU(cuCtxPushCurrent(far_context_));
+    Block block{0, bytes, ++seed_};
+    const CUresult error = cuMemAlloc(&block.address, bytes);
+    CU(cuCtxPopCurrent(nullptr));
+    if (error != CUDA_SUCCESS) return error;
+    fill(block);
+    far_.push_back(block);
+    return CUDA_SUCCESS;
+  }
+
   void bump() {
     uint32_t count = static_cast<uint32_t>(blocks_.size());
     void* parameters[] = {&table_, &count};
@@ -116,6 +131,8 @@ class Function {
   bool equal() {
     wait();
     for (const Block& block : blocks_)
+      if (!equal(block)) return false;
+    for (const Block& block : far_)
       if (!equal(block)) return false;
     return true;
   }
@@ -248,11 +265,14 @@ class Function {
   CUdeviceptr table_ = 0;
   uint32_t seed_ = static_cast<uint32_t>(getpid()) << 8;
   std::vector<Block> blocks_;
+  CUcontext far_context_ = nullptr;
+  std::vector<Block> far_;
 };
 
 void answer(Function& function, const char* verb, unsigned long a, unsigned long b) {
   const std::string what = verb;
   if (what == "take") printf("%d\n", static_cast<int>(function.take(a, b << 10)));
+  if (what == "far") printf("%d\n", static_cast<int>(function.take_far(a << 10)));
   if (what == "bump") function.bump(), function.wait(), puts("done");
   if (what == "graph") function.graph(), function.wait(), puts("done");
   if (what == "async") function.bump(), puts("done");

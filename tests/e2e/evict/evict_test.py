@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -132,6 +133,20 @@ class Evict(unittest.TestCase):
                 for function in functions:
                     function.hear(answer)
 
+    def test_all_work_at_once_on_two_gpus(self):
+        """Each has come back to one GPU while the other one has come back to the other."""
+        proxy = self.proxy(gpus="0,1", TUBE_SIM_COUNT="2")
+        functions = [Function(self, proxy) for _ in range(2)]
+        for function in functions:
+            self.assertEqual(function.take(84, 4), "0", proxy.log_tail())
+            self.assertEqual(function.ask("far", 84 * KIB_OF_MIB), "0", proxy.log_tail())
+        for _ in range(2):
+            for what, answer in (("bump", "done"), ("check", "equal")):
+                for function in functions:
+                    function.tell(what)
+                for function in functions:
+                    function.hear(answer)
+
     def test_what_does_not_fit_alone_is_out_of_memory(self):
         proxy = self.proxy()
         one, two = Function(self, proxy), Function(self, proxy)
@@ -226,6 +241,20 @@ class Evict(unittest.TestCase):
             self.assertEqual(one.take(60), "0")
             self.assertEqual(two.take(96, blocks), answer, proxy.log_tail())
             self.check_turns(proxy, (one, two), 2)
+
+    def test_objects_of_the_store_make_room_for_a_return(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(100, 4), "0", proxy.log_tail())
+        self.assertEqual(two.take(60, 4), "0", proxy.log_tail())
+        two.kill()
+        proxy.wait_status(lambda status: len(status["functions"]) == 1)
+        store = pathlib.Path(OPTIONS.build, "tests/e2e/store/store_scenes")
+        subprocess.run([store, "make", "a", str(60 * KIB_OF_MIB), "7", "gpu", "0", "0", "leave"],
+                       env=tubetest.environment(LAYOUT, "preload", "sim", proxy), check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        self.assertEqual(proxy.request("store")["counts"]["gpu_bytes"], 60 * MIB)
+        self.check_turns(proxy, (one,), 1)
 
     def test_limits_go_down_and_up(self):
         proxy = self.proxy("--memory", "100M", memory="1G")
