@@ -67,6 +67,13 @@ struct LinkClaim {
   bool part = false;        // of a larger copy: it has no small copy's precedence
 };
 
+// What a row of a region takes of the link's time, in bytes: a copy engine makes a transfer of each
+// row, so many narrow ones would else go in one turn.
+inline constexpr uint64_t kLeastRowBytes = 512;
+constexpr uint64_t row_claim_bytes(uint64_t width_bytes) {
+  return width_bytes > kLeastRowBytes ? width_bytes : kLeastRowBytes;
+}
+
 // What a function must reach. 0: nobody said so, and the caller may set what it has learnt later.
 //
 // A request's copies often come one by one (300 tensors of a model), each added when the one before

@@ -15,7 +15,7 @@ namespace {
 
 uint64_t rows_of(const CUDA_MEMCPY3D& region) { return region.Height * region.Depth; }
 
-// Rows [row, row + rows) of a region, within one of its planes.
+// Rows [row, row + rows) of a region: some of one plane, or all of several.
 CUDA_MEMCPY3D part_of(const CUDA_MEMCPY3D& region, uint64_t row, uint64_t rows) {
   CUDA_MEMCPY3D part = region;
   const uint64_t plane = row / region.Height, first = row % region.Height;
@@ -23,9 +23,15 @@ CUDA_MEMCPY3D part_of(const CUDA_MEMCPY3D& region, uint64_t row, uint64_t rows) 
   part.dstZ += plane;
   part.srcY += first;
   part.dstY += first;
-  part.Height = rows;
-  part.Depth = 1;
+  part.Height = std::min(rows, region.Height);
+  part.Depth = rows / part.Height;
   return part;
+}
+
+// What a copy asks of the link.
+uint64_t claim_bytes(const LaneCopy& copy) {
+  if (!copy.is_region) return copy.bytes;
+  return rows_of(copy.region) * policies::row_claim_bytes(copy.region.WidthInBytes);
 }
 
 }  // namespace
@@ -266,8 +272,8 @@ bool CopyLink::is_large(const LaneCopy& copy) {
 void CopyLink::make_ready() {
   for (const auto& job : jobs_) {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
-    share_.add(
-        {job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_, job->copy_.part});
+    share_.add({job->number_, job->copy_.function, claim_bytes(job->copy_), job->arrived_ns_,
+                job->copy_.part});
     job->ready_ = true;
     job->small_ = !job->copy_.part && is_small(job->copy_.bytes);
     job->large_ = is_large(job->copy_);
@@ -292,8 +298,8 @@ bool CopyLink::next(Piece* piece) {
   *piece = {.job = *found, .offset = turn->offset, .bytes = turn->bytes, .last = turn->last};
   if (!job.copy_.is_region) return true;
   const CUDA_MEMCPY3D& region = job.copy_.region;
-  const uint64_t reached =
-      turn->last ? rows_of(region) : (turn->offset + turn->bytes) / region.WidthInBytes;
+  const uint64_t row_bytes = policies::row_claim_bytes(region.WidthInBytes);
+  const uint64_t reached = turn->last ? rows_of(region) : (turn->offset + turn->bytes) / row_bytes;
   piece->row = job.rows_;
   piece->rows = reached - job.rows_;
   job.rows_ = reached;
@@ -338,14 +344,15 @@ CUresult CopyLink::submit_runs(const Piece& piece) {
   return CUDA_SUCCESS;
 }
 
-// A copy for each plane that the rows lie in.
+// A copy for all whole planes, and one for each that is begun or ended elsewhere.
 CUresult CopyLink::submit_rows(const Piece& piece) {
   const CUDA_MEMCPY3D& region = piece.job->copy_.region;
   uint64_t row = piece.row;
   const uint64_t end = piece.row + piece.rows;
   while (row < end) {
-    const uint64_t in_plane = region.Height - row % region.Height;
-    const uint64_t rows = std::min(end - row, in_plane);
+    const uint64_t first = row % region.Height, whole = (end - row) / region.Height;
+    const uint64_t rows = first == 0 && whole != 0 ? whole * region.Height
+                                                   : std::min(end - row, region.Height - first);
     const CUDA_MEMCPY3D part = part_of(region, row, rows);
     if (CUresult error = driver_.cuMemcpy3DAsync_v2(&part, lane_); error != CUDA_SUCCESS)
       return failed_within(error, row != piece.row);
@@ -422,7 +429,8 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
     submitting_ = nullptr;
     if (error == CUDA_SUCCESS) {
       ++job.in_flight_;
-      moved(piece.bytes);
+      moved(piece.job->copy_.is_region ? piece.rows * piece.job->copy_.region.WidthInBytes
+                                       : piece.bytes);
       chunks_.push_back({chunk_end, piece.job, piece.bytes});
       chunk_bytes_ += piece.bytes;
     } else if (chunk_end != nullptr) {

@@ -211,8 +211,8 @@ class CopyLink {
   };
   struct Piece {
     std::shared_ptr<LaneJob> job;
-    uint64_t offset = 0, bytes = 0;
-    uint64_t row = 0, rows = 0;  // of a region
+    uint64_t offset = 0, bytes = 0;  // of what the copy asks of the link
+    uint64_t row = 0, rows = 0;      // of a region
     bool last = false;
   };
 

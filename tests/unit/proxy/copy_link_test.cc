@@ -425,15 +425,39 @@ TEST_F(CopyLinkTest, ARegionGoesInWholeRowsOfItsPlanes) {
   }
   std::set<std::pair<size_t, size_t>> rows;
   for (const CUDA_MEMCPY3D& part : g.regions) {
-    EXPECT_EQ(part.Depth, 1u);
+    EXPECT_TRUE(part.Depth == 1 || (part.dstY == 0 && part.Height == 3));
     EXPECT_EQ(part.srcY - 10, part.dstY);
     EXPECT_EQ(part.srcZ, part.dstZ);
-    for (size_t i = 0; i < part.Height; ++i)
-      EXPECT_TRUE(rows.insert({part.dstZ, part.dstY + i}).second);
+    for (size_t i = 0; i < part.Height * part.Depth; ++i)
+      EXPECT_TRUE(rows.insert({part.dstZ + i / part.Height, part.dstY + i % part.Height}).second);
   }
   EXPECT_EQ(rows.size(), 15u);
   EXPECT_EQ(*rows.rbegin(), (std::pair<size_t, size_t>{4, 2}));
-  EXPECT_GT(g.regions.size(), 5u) << "more than one piece";
+  EXPECT_GT(g.regions.size(), 1u) << "more than one piece";
+  link.give(job->end());
+}
+
+TEST_F(CopyLinkTest, ManyNarrowRowsAreFewCallsAndManyTurns) {
+  LaneCopy planes = copy(1, 0);
+  planes.is_region = true;
+  planes.region.WidthInBytes = 1;
+  planes.region.Height = 3;
+  planes.region.Depth = 1 << 18;
+  planes.bytes = uint64_t{3} << 18;
+  const auto job = link.add(std::move(planes));
+  size_t turns = 0;
+  for (; !job->over(); ++turns) {
+    (void)link.turn();
+    end_all();
+  }
+  uint64_t rows = 0;
+  for (const CUDA_MEMCPY3D& part : g.regions) {
+    EXPECT_LE(part.Height * part.Depth, 32768u) << "in one call";
+    rows += part.Height * part.Depth;
+  }
+  EXPECT_EQ(rows, uint64_t{3} << 18);
+  EXPECT_GT(turns, 20u);
+  EXPECT_LE(g.regions.size(), 3 * turns) << "calls of a turn";
   link.give(job->end());
 }
 
