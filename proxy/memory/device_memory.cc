@@ -159,6 +159,7 @@ CUresult DeviceMemory::retire(CUdeviceptr untrusted_address) {
   Range* found = ranges_.at(untrusted_address);
   if (found == nullptr || found->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   found->kind = RangeKind::kRetired;
+  found->retired_at = ranges_.record();
   return CUDA_SUCCESS;
 }
 

@@ -41,7 +41,8 @@ const Range* Ranges::covering(uint64_t untrusted_address, uint64_t untrusted_byt
   const Range* first = nullptr;
   do {
     const Range* range = find(address);
-    if (range == nullptr || range->kind == RangeKind::kRetired) return nullptr;
+    if (range == nullptr) return nullptr;
+    if (range->kind == RangeKind::kRetired && record_ >= range->retired_at) return nullptr;
     if (first == nullptr) first = range;
     const uint64_t here = range->base + range->bytes - address;
     if (left <= here) return first;

@@ -21,7 +21,7 @@ enum class RangeKind : uint32_t {
   kExternal,    // a buffer of external memory: the driver placed it (calls/external_objects.cc)
   kStored,      // an object of the store in GPU memory (proxy/store/store.h)
   kStoredHost,  // the same in pinned memory, which all functions share
-  kRetired,     // freed in stream order, not yet there: never a target
+  kRetired,     // freed in stream order, not yet there: a target of earlier records only
 };
 
 struct Range {
@@ -30,7 +30,8 @@ struct Range {
   RangeKind kind = RangeKind::kDevice;
   int device = 0;
   uint32_t context = 0;
-  uint64_t owner = 0;  // library id (kGlobal), slab base (kDevice, kPinned; 0 = not of a slab)
+  uint64_t owner = 0;       // library id (kGlobal), slab base (kDevice, kPinned; 0 = not of a slab)
+  uint64_t retired_at = 0;  // kRetired: the record that freed it
 };
 
 class Ranges {
@@ -58,6 +59,10 @@ class Ranges {
     return covering(untrusted_address, untrusted_bytes) != nullptr;
   }
 
+  // The record that is executed: one that was kept back comes behind later ones.
+  void at_record(uint64_t sequence) { record_ = sequence; }
+  uint64_t record() const { return record_; }
+
   bool erase(uint64_t base);
   // Before a range of pinned memory ends.
   void on_pinned_end(std::function<void(const Range&)> what);
@@ -69,6 +74,7 @@ class Ranges {
 
   std::map<uint64_t, Range> map_;
   const Range* last_ = nullptr;
+  uint64_t record_ = 0;
   std::function<void(const Range&)> pinned_ends_;
 };
 

@@ -348,6 +348,7 @@ ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::
 void Session::execute(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   record_ = &header;
   again_ = false;
+  ranges_.at_record(header.sequence);
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   call_.store(header.call, std::memory_order_relaxed);
   Stats::add(stats_.records);
