@@ -258,6 +258,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   LaunchGate gate = launch_gate(session, *object);
   const auto& grid = call->grid;
   const uint64_t blocks = uint64_t{grid[0]} * grid[1] * grid[2];
+  if (gate != LaunchGate::kNone && !session.captures() && session.waits_for_own())
+    return CUDA_SUCCESS;
   LaunchPass pass = gate == LaunchGate::kNone && kernel.watch.due(blocks)
                         ? look_at(session, call, kernel.watch, blocks)
                         : LaunchPass();

@@ -179,6 +179,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
   const wire::Kind kind = table_of(call->kind);
   if (CUresult error = session.objects().admit(kind, call->library); error != CUDA_SUCCESS)
     return error;
+  if (session.waits_for_own()) return CUDA_SUCCESS;
   Result<std::shared_ptr<const Image>> image = fetch_image(session, call);
   if (!image.ok()) {
     log_warn("function '%s': %s", session.client().name.c_str(), image.error().message.c_str());
@@ -236,6 +237,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
   if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   LoadedModule& module = *owner->module;
   const uint32_t gpu = session.context()->gpu;
+  if (module.library() && !module.has(name, gpu) && session.waits_for_own()) return CUDA_SUCCESS;
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
   CUresult error =

@@ -107,8 +107,12 @@ class LoadedModule {
   // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up
   // to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
-  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the
-  // next two.
+  // Whether kernel() would not ask the driver. Never waits, nor do the next three.
+  bool has(const std::string& name, uint32_t gpu) {
+    bool loaded = false;
+    return find(name, gpu, &loaded) != nullptr && loaded;
+  }
+  // What is known of a kernel on `gpu`; nothing: nobody has asked there.
   std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
   // A library comes into `gpu`'s context by other ways than these.
   void comes_to(uint32_t gpu) { loaded_on_ |= bit_of(gpu); }

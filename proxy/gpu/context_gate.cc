@@ -436,6 +436,15 @@ void ContextGate::begin_wait(const GateCaller& caller, CUdevice device) {
   ++traffic.waits_submitting;
 }
 
+bool ContextGate::waits_for(uint64_t owner, CUdevice device, uint64_t until_ns) {
+  std::lock_guard lock(mutex_);
+  if (waits_.empty()) return false;
+  forget_ended();
+  return std::any_of(waits_.begin(), waits_.end(), [&](const GateWait& wait) {
+    return wait.owner == owner && (wait.gpus & only(device)) != 0 && wait.since_ns <= until_ns;
+  });
+}
+
 bool ContextGate::wait_has_room(uint64_t owner, CUdevice device, policies::WaitRoom room) {
   std::lock_guard lock(mutex_);
   if (waits_.size() < std::min(room.one, room.all)) return true;

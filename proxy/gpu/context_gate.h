@@ -167,6 +167,9 @@ class ContextGate {
   // The context is about to end, and its events with it.
   void forget_context(CUcontext context);
 
+  // Whether a stream of this GPU that began to wait at `until_ns` or before waits for the program
+  // of `owner`.
+  bool waits_for(uint64_t owner, CUdevice device, uint64_t until_ns);
   // Whether one more stream of this GPU may wait for the program of `owner`.
   bool wait_has_room(uint64_t owner, CUdevice device, policies::WaitRoom room);
 

@@ -58,6 +58,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
       parked_waits_(shared.gpus.gate(), parked_, client_.id, shared.wait_room),
+      own_waits_(shared.gpus.gate(), client_.id),
       steps_(copies_.asked()),
       deadlines_(contexts_, copies_.asked()),
       launches_(shared.driver, contexts_, parked_),
@@ -307,6 +308,7 @@ bool Session::wait_for_room() {
 bool Session::go_on_parked() {
   if (launches_.holding()) launches_.watch();
   if (parked_waits_.any() && parked_waits_.look()) lanes_.nudge();
+  if (own_waits_.any() && own_waits_.look()) lanes_.nudge();
   if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
   launches_.settle();
   parked_waits_.settle();
@@ -318,6 +320,13 @@ bool Session::go_on_parked() {
   launches_.settled();
   parked_waits_.settled();
   record_ = &reader_->header();  // what was kept is gone
+  return true;
+}
+
+bool Session::waits_for_own() {
+  const CUdevice device = shared_.gpus[context()->gpu].device;
+  if (!own_waits_.stays(record().sequence, device)) return false;
+  come_again();
   return true;
 }
 

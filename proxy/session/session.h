@@ -59,6 +59,7 @@
 #include "proxy/session/work_look.h"
 #include "proxy/store/store_client.h"
 #include "proxy/waits/external_waits.h"
+#include "proxy/waits/own_waits.h"
 #include "proxy/waits/pending_waits.h"
 #include "proxy/waits/posted_records.h"
 #include "sharedmem/life_lock.h"
@@ -282,6 +283,8 @@ class Session {
   Output& output() { return output_; }
   ParkedRecords& parked() { return parked_; }
   ParkedWaits& parked_waits() { return parked_waits_; }
+  // Whether the current record, which waits for all work of its GPU, is to come again.
+  bool waits_for_own();
   LongLaunches& long_launches() { return launches_; }
   const LongLaunches& long_launches() const { return launches_; }
   const DeadlineWatch& deadlines() const { return deadlines_; }
@@ -501,6 +504,7 @@ class Session {
   ParkedRecords parked_{{limits::kParkedRecords, limits::kParkedBytes}};
   LaneCopies lanes_;
   ParkedWaits parked_waits_;
+  OwnWaits own_waits_;
   StepTimes steps_;
   DeadlineWatch deadlines_;
   LongLaunches launches_;

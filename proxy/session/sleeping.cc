@@ -96,7 +96,7 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
     if (deadlines_.wants_look(now)) deadlines_.look(now, parked_.any());
     peer.at_most_ns = deadlines_.sleeps_ns(now);
   }
-  if (parked_waits_.any())
+  if (parked_waits_.any() || own_waits_.any())
     peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
   if (watches_lane()) {
     (void)contained("a turn of the lanes", [&] { copies_.stand_in(); });

@@ -400,6 +400,7 @@ void Session::take_copies_back() {
   lanes_.take_all_back();
   launches_.take_all_back();
   parked_waits_.clear();
+  own_waits_.clear();
   contexts_.placement().leave();
   if (shared_.copies == nullptr) return;
   shared_.copies->forget(client_.id);

@@ -166,9 +166,14 @@ void wait_for_values() {
 }
 
 // Waits to be killed inside a call that waits for the context, which waits for a host function, or
-// for a value in host memory or where only the GPU writes.
+// for a value in host memory; or where only the GPU writes, in a call for which its session stands
+// in the driver.
 void stuck_in_a_call(bool host_function, bool on_the_gpu) {
   Gpu gpu;
+  CUlibrary library = nullptr;
+  if (on_the_gpu)
+    CU(cuLibraryLoadData(&library, read_beside("globals.fatbin").data(), nullptr, nullptr, 0,
+                         nullptr, nullptr, 0));
   void* host = nullptr;
   CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
   memset(host, 0, 4096);
@@ -190,6 +195,8 @@ void stuck_in_a_call(bool host_function, bool on_the_gpu) {
   }
   printf("waiting\n");
   fflush(stdout);
+  size_t bytes = 0;
+  if (on_the_gpu) CU(cuLibraryGetGlobal(&view, &bytes, library, "counter"));
   const std::string image = std::string(read_beside("kernels.ptx").data()) +
                             (host_function ? "\n// an image of its own\n" : "\n// another one\n");
   CUmodule module = nullptr;

@@ -175,7 +175,8 @@ class Life(unittest.TestCase):
     def start_stuck(self, proxy, what):
         program = self.start_scene(proxy, "stuck_in_a_call", what)
         self.assertEqual(program.stdout.readline(), "waiting\n")
-        while not any("Load" in call for call in proxy.function(program.pid)["calls"]):
+        inside = "GetGlobal" if what == "gpu_value" else "Load"
+        while not any(inside in call for call in proxy.function(program.pid)["calls"]):
             select.select([], [], [], 0.005)
         return program
 
