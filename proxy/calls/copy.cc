@@ -10,6 +10,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/copy_region.h"
+#include "proxy/common/region_reach.h"
 #include "proxy/session/session.h"
 #include "sharedmem/chunks.h"
 
@@ -97,17 +98,6 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
 
 namespace {
 
-// Bytes from the side's start to behind its last one; false when the sum leaves 2^62.
-bool reach(const CopySide& side, const uint64_t (&extent)[3], uint64_t* bytes) {
-  unsigned __int128 rows =
-      static_cast<unsigned __int128>(side.origin[2] + extent[2] - 1) * side.height +
-      side.origin[1] + extent[1] - 1;
-  unsigned __int128 end = rows * side.pitch + side.origin[0] + extent[0];
-  if (end > (static_cast<unsigned __int128>(1) << 62)) return false;
-  *bytes = static_cast<uint64_t>(end);
-  return true;
-}
-
 // The GPU that an array was made on; that of the record's context when it is not known.
 uint32_t gpu_of(Session& session, const Object& array) {
   const ContextShare* share = session.context(array.context);
@@ -129,15 +119,13 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
     out.gpu = gpu_of(session, *array);
     return CUDA_SUCCESS;
   }
-  for (int i = 0; i < 3; ++i) {
-    if (side.origin[i] >> 60 || extent[i] >> 60) return CUDA_ERROR_INVALID_VALUE;
-  }
   if (extent[1] > 1 || extent[2] > 1) {
     if (side.pitch < extent[0] || (extent[2] > 1 && side.height < extent[1]))
       return CUDA_ERROR_INVALID_VALUE;
   }
   uint64_t bytes = 0;
-  if (!reach(side, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!region_reach({side.origin, extent, side.pitch, side.height}, &bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   if (side.kind == wire::SideKind::kAddress) {
     out.address = side.address;
     out.range = session.ranges().covering(side.address, bytes);
@@ -159,6 +147,8 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
 
 CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
                     const uint64_t (&extent)[3], CopyRegion* out) {
+  // An array's side has no reach to check, and what is copied is counted and staged by its bytes.
+  if (!region_bytes(extent, &out->bytes)) return CUDA_ERROR_INVALID_VALUE;
   CopyEnd& from = out->src;
   CopyEnd& to = out->dst;
   if (CUresult error = resolve_side(session, src, extent, from); error != CUDA_SUCCESS)
@@ -227,7 +217,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
     request.kind = kind_of(region);
     request.dst = region.dst;
     request.src = region.src;
-    request.bytes = call->extent[0] * call->extent[1] * call->extent[2];
+    request.bytes = region.bytes;
     request.region = &region.copy;
     request.gpu = session.context()->gpu;
   }

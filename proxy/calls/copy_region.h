@@ -26,6 +26,7 @@ struct CopyRegion {
   CUDA_MEMCPY3D copy;
   CopyEnd dst;
   CopyEnd src;
+  uint64_t bytes = 0;
 };
 
 // Fills *region, whose ends are new, when both sides lie in what the client owns. Every extent is

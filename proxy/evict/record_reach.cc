@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "proxy/common/region_reach.h"
+
 namespace tube::proxy {
 
 bool works_away(wire::Call call) {
@@ -218,14 +220,12 @@ Reach RecordReach::region(std::span<const std::byte> payload, policies::AddressS
   const bool pinned = call.src_kind == wire::SideKind::kAddress && from_host(call.src);
   if (!pinned && call.src_kind != wire::SideKind::kChunk) return Reach::kNamed;
   if (pinned && later_) return Reach::kEverything;
-  using Wide = unsigned __int128;
   const uint64_t(&extent)[3] = call.extent;
   if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0) return Reach::kNamed;
-  const Wide rows = (Wide{call.src_origin[2]} + extent[2] - 1) * call.src_height +
-                    call.src_origin[1] + extent[1] - 1;
-  const Wide reach = rows * call.src_pitch + call.src_origin[0] + extent[0];
-  if (reach >> 40) return Reach::kEverything;
-  const auto bytes = static_cast<uint64_t>(reach);
+  uint64_t bytes = 0;
+  if (!region_reach({call.src_origin, extent, call.src_pitch, call.src_height}, &bytes) ||
+      bytes >> 40)
+    return Reach::kEverything;
   const auto found = pinned ? host_.pinned(call.src, bytes)
                             : host_.chunk(static_cast<uint32_t>(call.src >> 20),
                                           call.src & ((1u << 20) - 1), bytes);

@@ -108,6 +108,26 @@ TEST_F(SessionTest, HostileRegionsDoNotOverflow) {
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
 }
 
+// 512 slices of 2^59 rows of 2^60 bytes are nothing modulo 2^128.
+TEST_F(SessionTest, ARegionWhoseProductsWrapIsRefused) {
+  const uint64_t a = allocate(1 << 20);
+  for (const bool source : {true, false}) {
+    wire::tubeCopy3D copy{};
+    copy.src = copy.dst = a;
+    copy.release_chunk = 0xffffffffu;
+    copy.extent[0] = 64;
+    copy.extent[1] = 1;
+    copy.extent[2] = 2;
+    copy.src_pitch = copy.dst_pitch = 64;
+    copy.src_height = copy.dst_height = 1;
+    (source ? copy.src_pitch : copy.dst_pitch) = 1ull << 60;
+    (source ? copy.src_height : copy.dst_height) = 1ull << 59;
+    (source ? copy.src_origin : copy.dst_origin)[2] = 511;
+    post(copy);
+    EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+  }
+}
+
 TEST_F(SessionTest, AChunkComesBackWhenItsCopyCannotBeIssued) {
   client_segment.chunk_state(3) = abi::kChunkClaimed;
   wire::tubeCopyChunk copy{};
