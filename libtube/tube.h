@@ -28,8 +28,9 @@
  * cannot delete it.
  *
  * Streams. A `tube_stream` is a CUstream or cudaStream_t, NULL for the default stream, or TUBE_NOW:
- * the host has done what is to be done, there is nothing to wait for. Streams that capture are
- * refused.
+ * the host has done what is to be done, there is nothing to wait for. What returns before the GPU
+ * has done it (kernels, cuMemset, copies within a GPU, everything with Async) the caller has waited
+ * for. Streams that capture are refused.
  *
  * Every function may be called from any thread. Each answers TUBE_OK or another tube_result, and
  * then tube_error() has a sentence that says what happened and what to do. Names are at most 95

@@ -57,9 +57,17 @@ bool only_uploads_pending(const Stream* stream, uint64_t* posted) {
          mark_reached(Mark{stream->word, stream->value});
 }
 
-bool may_leave_upload(Side to, uint64_t bytes, const Stream* stream, uint64_t* posted) {
-  return to == Side::kDevice && bytes <= kLeftBehind && stream->legacy() &&
-         !g_memory_shared.load(std::memory_order_relaxed) && only_uploads_pending(stream, posted);
+// Memory of others, or an object of the store, which counts as written once it is sealed.
+bool others_may_read(uint64_t address) {
+  Allocation a;
+  return g_memory_shared.load(std::memory_order_relaxed) ||
+         (memory_map().find(address, &a) && a.kind == MemoryKind::kOpened);
+}
+
+bool may_leave_upload(uint64_t dst, Side to, uint64_t bytes, const Stream* stream,
+                      uint64_t* posted) {
+  return to == Side::kDevice && bytes <= kLeftBehind && stream->legacy() && !others_may_read(dst) &&
+         only_uploads_pending(stream, posted);
 }
 
 // A small synchronous upload: returns when the record has the bytes. Programs launch on other
@@ -291,7 +299,7 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     const auto* bytes_of_it = reinterpret_cast<const std::byte*>(src);
     uint64_t posted = 0;
     const bool shows = synchronous && output_expected();
-    if (synchronous && !shows && may_leave_upload(to, bytes, stream, &posted))
+    if (synchronous && !shows && may_leave_upload(dst, to, bytes, stream, &posted))
       return leave_upload(dst, bytes_of_it, bytes, stream, posted);
     // A synchronous copy may natively return before the last DMA has ended, but in practice the
     // data is there. Here the proxy may not even have looked at the record yet: wait behind it.

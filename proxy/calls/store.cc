@@ -70,11 +70,12 @@ CUresult send(Session& session, int fd, uint64_t* token) {
   return session.give_fd(*token, fd).ok() ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-// An event of the store's behind what the record's stream has; *made nullptr: there is none.
+// An event of the store's behind what the record's stream has, and what that waits for by the rules
+// of the legacy stream, as an event of the client's would be; *made nullptr: there is none.
 CUresult record_behind(Session& session, uint64_t untrusted_stream, uint32_t slot,
                        uint64_t generation, bool of_stream, CUevent* made) {
   *made = nullptr;
-  const StreamOp op = session.stream_op(untrusted_stream, StreamUse::kMarker);
+  const StreamOp op = session.stream_op(untrusted_stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   StoreStream stream;
   if (of_stream) stream = {session.client().id, untrusted_stream, op.state->context};

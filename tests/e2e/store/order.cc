@@ -1,0 +1,148 @@
+// Programs whose streams wait while they put and take objects, each told on its command line;
+// order_test.py says what must come of it. The word of a gate is opened by the program itself, so
+// that it knows what cannot have happened before. "equal" at the end.
+//
+//   upload            a small synchronous copy into an object is over when it returns
+//   seal              an object that the legacy stream writes, sealed behind a blocking stream
+//   release           one that the legacy stream reads, released behind a blocking stream
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "libtube/tube.h"
+#include "tests/programs/common.h"
+
+namespace {
+
+#define TUBE(call) must(#call, call)
+void must(const char* what, int result) {
+  if (result == TUBE_OK) return;
+  fprintf(stderr, "%s answers %d: %s\n", what, result, tube_error());
+  exit(1);
+}
+
+constexpr int kLooks = 2000;  // that something which must not happen is given to happen
+
+CUdeviceptr address(const tube_object& object) {
+  return reinterpret_cast<CUdeviceptr>(object.data);
+}
+
+CUstream new_stream(unsigned flags) {
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
+// Streams that come here wait until it is opened.
+class Gate {
+ public:
+  Gate() {
+    CU(cuMemHostAlloc(reinterpret_cast<void**>(&word_), sizeof *word_, 0));
+    *word_ = 0;
+  }
+  void hold(CUstream stream) {
+    CU(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word_), 1,
+                           CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  void open() { std::atomic_ref(*word_).store(1); }
+
+ private:
+  uint32_t* word_ = nullptr;
+};
+
+bool stands(CUstream stream) {
+  for (int i = 0; i < kLooks; ++i) {
+    if (cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return false;
+  }
+  return true;
+}
+
+tube_object reserve(const char* name, uint64_t bytes, tube_place place = TUBE_GPU) {
+  tube_spec spec{};
+  spec.name = name;
+  spec.bytes = bytes;
+  spec.place = place;
+  tube_object object;
+  TUBE(tube_reserve(&spec, &object));
+  return object;
+}
+
+// The copy stands behind a large one in the GPU's engine, so an early return shows.
+void run_upload() {
+  constexpr uint64_t kLarge = 64u << 20, kSmall = 48u << 10;
+  void* pinned = nullptr;
+  CUdeviceptr target = 0;
+  CU(cuMemHostAlloc(&pinned, kLarge, 0));
+  CU(cuMemAlloc(&target, kLarge));
+  const CUstream apart = new_stream(CU_STREAM_NON_BLOCKING);
+  const tube_object x = reserve("x", kSmall);
+  const std::vector<unsigned char> bytes(kSmall, 7);
+  CU(cuMemsetD8(address(x), 1, kSmall));
+  CU(cuCtxSynchronize());
+  CU(cuMemcpyHtoDAsync(target, pinned, kLarge, apart));
+  CU(cuMemcpyHtoD(address(x), bytes.data(), kSmall));
+  EXPECT(cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS);
+  TUBE(tube_seal(&x, TUBE_NOW));
+  CU(cuCtxSynchronize());
+}
+
+void run_seal() {
+  constexpr uint64_t kBytes = 1u << 20;
+  const CUstream blocking = new_stream(CU_STREAM_DEFAULT),
+                 consumer = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  tube_object x = reserve("x", kBytes);
+  gate.hold(CU_STREAM_LEGACY);
+  CU(cuMemsetD8Async(address(x), 7, kBytes, CU_STREAM_LEGACY));
+  TUBE(tube_seal(&x, blocking));
+  TUBE(tube_get("x", TUBE_GPU, consumer, &x));
+  std::vector<unsigned char> seen(kBytes);
+  DeviceArray<unsigned char> copy(kBytes);
+  CU(cuMemcpyDtoDAsync(copy.pointer, address(x), kBytes, consumer));
+  EXPECT(stands(consumer));
+  gate.open();
+  CU(cuMemcpyDtoHAsync(seen.data(), copy.pointer, kBytes, consumer));
+  CU(cuStreamSynchronize(consumer));
+  EXPECT(seen[0] == 7 && seen[kBytes - 1] == 7);
+}
+
+void run_release() {
+  constexpr uint64_t kBytes = 4u << 20;
+  const CUstream blocking = new_stream(CU_STREAM_DEFAULT),
+                 other = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  DeviceArray<unsigned char> copy(kBytes);
+  tube_object x = reserve("x", kBytes);
+  CU(cuMemsetD8Async(address(x), 7, kBytes, other));
+  TUBE(tube_seal(&x, other));
+  TUBE(tube_get("x", TUBE_GPU, CU_STREAM_LEGACY, &x));
+  gate.hold(CU_STREAM_LEGACY);
+  CU(cuMemcpyDtoDAsync(copy.pointer, address(x), kBytes, CU_STREAM_LEGACY));
+  TUBE(tube_release(&x, blocking));
+  TUBE(tube_delete("x"));
+  // The next ones of its size come elsewhere while it is read.
+  for (const char* name : {"y", "z"}) {
+    const tube_object next = reserve(name, kBytes);
+    EXPECT(next.data != x.data);
+    CU(cuMemsetD8Async(address(next), 9, kBytes, other));
+    CU(cuStreamSynchronize(other));
+    TUBE(tube_seal(&next, other));
+  }
+  gate.open();
+  CU(cuCtxSynchronize());
+  const std::vector<unsigned char> seen = copy.read();
+  EXPECT(seen[0] == 7 && seen[kBytes - 1] == 7);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string scene = argv[1];
+  Gpu gpu;
+  if (scene == "upload") run_upload();
+  else if (scene == "seal") run_seal();
+  else if (scene == "release") run_release();
+  else return 2;
+  printf("equal\n");
+  return 0;
+}
