@@ -167,10 +167,12 @@ RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   return made;
 }
 
-// Of a stream that is gone: the same kernels, in the same context.
+// Of a stream that is gone: the same kernels, in the same GPU's context.
 RunGraph* Coalescer::take_left(Variants& variants, RunGraph** place) {
   if (place == nullptr || nodes_ != Nodes::kOfContext) return nullptr;
-  const auto fits = [this](const RunGraph& graph) { return difference(graph) <= held_.size(); };
+  const auto fits = [this](const RunGraph& graph) {
+    return graph.gpu == gpu_ && difference(graph) <= held_.size();
+  };
   RunGraph* found = all_graphs_.take_left(fits, place);
   if (found == nullptr) return nullptr;
   if (!update(*found)) {
@@ -247,6 +249,7 @@ CUresult Coalescer::build(RunGraph& graph) {
   if (error == CUDA_SUCCESS)
     error = driver_.cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0);
   if (error != CUDA_SUCCESS) return error;
+  graph.gpu = gpu_;
   graph.launches = held_;
   graph.parameters = parameters_;
   return CUDA_SUCCESS;

@@ -37,12 +37,14 @@ class Coalescer {
   // How nodes of graphs are made: from the context that is current, or by capturing from the
   // stream.
   enum class Nodes : uint32_t { kOfContext, kOfStream };
-  // Driver, graphs and counters outlive it; `stream` is launched into while something is held.
-  Coalescer(const Driver& driver, RunGraphs& graphs, CUstream stream, Stats& stats,
+  // Driver, graphs and counters outlive it; `stream`, one of `gpu`, is launched into while
+  // something is held.
+  Coalescer(const Driver& driver, RunGraphs& graphs, CUstream stream, uint32_t gpu, Stats& stats,
             Nodes nodes = Nodes::kOfContext)
       : driver_(driver),
         all_graphs_(graphs),
         stream_(stream),
+        gpu_(gpu),
         nodes_(nodes),
         runs_(policies::LaunchRuns::Options{}),
         stats_(stats) {}
@@ -103,6 +105,7 @@ class Coalescer {
   const Driver& driver_;
   RunGraphs& all_graphs_;
   const CUstream stream_;
+  const uint32_t gpu_;
   const Nodes nodes_;
   policies::LaunchRuns runs_;
   bool later_ = false;           // the graph was not made because no turn was to be had

@@ -37,6 +37,7 @@ struct HeldLaunch {
 };
 
 struct RunGraph {
+  uint32_t gpu = 0;  // whose context its nodes name: a library's kernel is the same on all GPUs
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   std::vector<CUgraphNode> nodes;

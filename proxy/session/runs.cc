@@ -54,7 +54,7 @@ void Runs::begin(StreamState& stream) {
   const bool as_ever = stream.green == nullptr &&
                        shares_.placement().priority() == policies::LaunchPriority::kNormal;
   auto runs = std::make_unique<Coalescer>(
-      driver_, *graphs_, stream.stream, stats_,
+      driver_, *graphs_, stream.stream, shares_.current().gpu, stats_,
       as_ever ? Coalescer::Nodes::kOfContext : Coalescer::Nodes::kOfStream);
   streams_.push_back(&stream);
   stream.runs = std::move(runs);

@@ -147,6 +147,33 @@ TWO_DEVICES_CASE(modules_are_per_context) {
   printf("apart %d\n", here != there);
 }
 
+// Each device has its own variables of the library.
+TWO_DEVICES_CASE(the_same_launches_of_a_library_on_one_device_then_on_the_other) {
+  TwoGpus gpus;
+  std::vector<char> image = read_beside("globals.fatbin");
+  CUlibrary library;
+  CUkernel bump;
+  CU(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryGetKernel(&bump, library, "bump"));
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    gpus.use(gpu);
+    CUstream stream = stream_here();
+    for (int i = 0; i < 400; ++i) {
+      LAUNCH(reinterpret_cast<CUfunction>(bump), Dim{1}, Dim{32}, 0, stream, 1);
+      if (i % 40 == 39) CU(cuStreamSynchronize(stream));
+    }
+    CU(cuStreamDestroy(stream));
+  }
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    gpus.use(gpu);
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    CU(cuLibraryGetGlobal(&address, &bytes, library, "counter"));
+    printf("%u\n", word_at(address));
+  }
+  SHOW(cuLibraryUnload(library));
+}
+
 TWO_DEVICES_CASE(library_on_both_devices) {
   TwoGpus gpus;
   CUlibrary library = nullptr;

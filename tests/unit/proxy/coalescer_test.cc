@@ -99,8 +99,9 @@ class CoalescerTest : public ::testing::Test {
   void with(const RunGraphs::Limits& limits, uint64_t streams) {
     graphs = std::make_unique<RunGraphs>(driver, limits);
     for (uint64_t i = 1; i <= streams; ++i)
-      coalescers.push_back(
-          std::make_unique<Coalescer>(driver, *graphs, reinterpret_cast<CUstream>(i), stats));
+      coalescers.push_back(std::make_unique<Coalescer>(driver, *graphs,
+                                                       reinterpret_cast<CUstream>(i),
+                                                       gpu_of.contains(i) ? gpu_of[i] : 0u, stats));
   }
   // A step of one run on the stream: always the same kernels, the first one with the parameter.
   void step(uint64_t stream, uint64_t parameter) {
@@ -145,6 +146,7 @@ class CoalescerTest : public ::testing::Test {
   std::vector<std::unique_ptr<Coalescer>> coalescers;
   std::map<uint64_t, std::vector<Launch>> sent;
   std::map<uint64_t, uint64_t> kernels_of;  // the stream whose kernels a stream has; its own
+  std::map<uint64_t, uint32_t> gpu_of;      // a stream's; 0
   uint64_t now = 0;
 };
 
@@ -231,6 +233,20 @@ TEST_F(CoalescerTest, OtherKernelsAndWhatStillRunsAreNotLeftToIt) {
   kernels_of[4] = 1;
   steps(4, kProven);
   EXPECT_EQ(told.made, 4u);
+  end();
+}
+
+// A kernel of a library is the same handle on every GPU; a graph's nodes are one GPU's.
+TEST_F(CoalescerTest, AGraphIsNotLeftToAStreamOfAnotherGpu) {
+  gpu_of[2] = 1;
+  with({8, kPlenty}, 3);
+  steps(1, kProven);
+  coalescers[0].reset();
+  kernels_of[2] = kernels_of[3] = 1;
+  steps(2, kProven);
+  EXPECT_EQ(told.made, 2u);
+  steps(3, kProven);
+  EXPECT_EQ(told.made, 2u);
   end();
 }
 
