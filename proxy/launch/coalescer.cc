@@ -73,6 +73,7 @@ CUresult Coalescer::boundary() {
 void Coalescer::forget() {
   runs_.forget();
   for (Variants& variants : graphs_) drop(variants);
+  graphs_.clear();
 }
 
 void Coalescer::keep(const PlainLaunch& launch, std::span<const std::byte> parameters) {

@@ -48,7 +48,8 @@ class Coalescer {
         nodes_(nodes),
         runs_(policies::LaunchRuns::Options{}),
         stats_(stats) {}
-  // Its stream goes: graphs that no longer run are left for others (run_graphs.h).
+  // Its stream goes: graphs that no longer run are left for others (run_graphs.h). Asks the stream
+  // whether they do, unless there are none.
   ~Coalescer();
   Coalescer(const Coalescer&) = delete;
   Coalescer& operator=(const Coalescer&) = delete;

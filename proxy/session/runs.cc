@@ -6,6 +6,7 @@
 #include "protocol/properties.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/stats.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/launch/coalescer.h"
 #include "proxy/launch/run_graphs.h"
 #include "proxy/session/context_shares.h"
@@ -117,6 +118,8 @@ void Runs::drop(StreamState& stream) {
   end_run(stream, &Coalescer::boundary);
   std::erase(streams_, &stream);
   std::erase(open_, &stream);
+  // A query would break a capture that it has joined, which goes on without it.
+  if (shares_.captures() && is_capturing(driver_, stream.stream)) stream.runs->forget();
   stream.runs.reset();
 }
 

@@ -115,6 +115,22 @@ CASE(a_joined_stream_is_destroyed_when_it_has_joined_back) {
   c.show_end();
 }
 
+CASE(a_joined_stream_is_destroyed_that_has_repeated_work_before) {
+  Captures c;
+  for (int i = 0; i < 400; ++i) {
+    CU(c.launch(c.side));
+    if (i % 40 == 39) CU(cuStreamSynchronize(c.side));
+  }
+  c.begin();
+  c.side_joins();
+  CU(c.launch(c.side));
+  c.side_joins_back();
+  SHOW(cuStreamDestroy(c.side));
+  c.show_status(c.stream);
+  SHOW(c.launch(c.stream));
+  c.show_end();
+}
+
 // The event still carries what the stream had captured.
 CASE(a_joined_stream_is_destroyed_and_joins_back_by_its_event) {
   Captures c;
