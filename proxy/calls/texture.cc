@@ -1,8 +1,9 @@
 // Texture and surface objects.
 //
 // The driver's own 64-bit handles go to the client, because device code reads them; so a client can
-// name any value, and the table of adopted ones says which are its own. The client's ids of arrays
-// stay beside the object, for the calls that describe it.
+// name any value, and the table of adopted ones says which are its own. Each GPU numbers its
+// objects for itself: the same value is another object where another GPU is current. The client's
+// ids of arrays stay beside the object, for the calls that describe it.
 #include <algorithm>
 #include <cstring>
 
@@ -70,7 +71,8 @@ CUresult resolve_resource(Session& session, const unsigned char* untrusted,
 
 // The object becomes the client's; at its limit it ends at once.
 CUresult keep(Session& session, wire::Kind kind, uint64_t raw, uint64_t array_id) {
-  const uint64_t id = session.objects().adopt(kind, raw, session.record().context);
+  const uint64_t id =
+      session.objects().adopt(kind, raw, session.context()->number, 0, session.context()->gpu);
   if (id == 0) {
     kind == wire::Kind::kTexObject ? session.driver().cuTexObjectDestroy(raw)
                                    : session.driver().cuSurfObjectDestroy(raw);
@@ -82,15 +84,15 @@ CUresult keep(Session& session, wire::Kind kind, uint64_t raw, uint64_t array_id
   return CUDA_SUCCESS;
 }
 
-// nullptr: not an object of this client.
+// nullptr: not an object of this client on the record's GPU.
 Object* own(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
-  const uint64_t id = session.objects().adopted(kind, untrusted_raw);
+  const uint64_t id = session.objects().adopted(kind, untrusted_raw, session.context()->gpu);
   return id == 0 ? nullptr : session.objects().find(kind, id);
 }
 
 CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
   if (untrusted_raw == 0) return CUDA_SUCCESS;  // as the driver
-  const uint64_t id = session.objects().adopted(kind, untrusted_raw);
+  const uint64_t id = session.objects().adopted(kind, untrusted_raw, session.context()->gpu);
   return id == 0 ? CUDA_ERROR_INVALID_VALUE : session.destroy_object(kind, id);
 }
 

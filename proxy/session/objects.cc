@@ -43,14 +43,15 @@ CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, u
   Table& t = table(kind);
   Object& object = t.client.grow(wire::id_index(untrusted_id));
   object =
-      Object{raw, wire::id_generation(untrusted_id), context, 0, true, false, std::move(state)};
+      Object{raw, wire::id_generation(untrusted_id), context, 0, true, false, 0, std::move(state)};
   t.count.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
-uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner) {
+uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner,
+                        uint32_t gpu) {
   Table& t = table(kind);
-  if (auto known = t.by_raw.find(raw); known != t.by_raw.end()) return known->second;
+  if (auto known = t.by_raw.find({raw, gpu}); known != t.by_raw.end()) return known->second;
   if (count(kind) >= limits::objects(kind)) return 0;
   uint32_t index = 0;
   if (!t.free_indices.empty()) {
@@ -62,9 +63,9 @@ uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_
     return 0;
   }
   Object& object = t.proxy.grow(index);
-  object = Object{raw, object.generation + 1, context, owner, true, false, nullptr};
+  object = Object{raw, object.generation + 1, context, owner, true, false, gpu, nullptr};
   const uint64_t id = wire::make_id(index | wire::kProxyMade, object.generation);
-  t.by_raw.emplace(raw, id);
+  t.by_raw.emplace(Raw{raw, gpu}, id);
   t.count.fetch_add(1, std::memory_order_relaxed);
   return id;
 }
@@ -87,7 +88,7 @@ bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
   Table& t = table(kind);
   if (proxy_made(untrusted_id)) {
     t.free_indices.push_back(plain_index(wire::id_index(untrusted_id)));
-    t.by_raw.erase(object->raw);
+    t.by_raw.erase({object->raw, object->gpu});
   }
   object->live = false;
   object->raw = 0;
@@ -123,13 +124,13 @@ void Objects::rebind(wire::Kind kind, uint64_t id, uint64_t raw) {
   Object* object = find(kind, id);
   if (object == nullptr || !proxy_made(id)) return;
   Table& t = table(kind);
-  t.by_raw.erase(object->raw);
-  t.by_raw[raw] = id;
+  t.by_raw.erase({object->raw, object->gpu});
+  t.by_raw[{raw, object->gpu}] = id;
   object->raw = raw;
 }
 
-uint64_t Objects::adopted(wire::Kind kind, uint64_t raw) const {
-  auto known = table(kind).by_raw.find(raw);
+uint64_t Objects::adopted(wire::Kind kind, uint64_t raw, uint32_t gpu) const {
+  auto known = table(kind).by_raw.find({raw, gpu});
   return known != table(kind).by_raw.end() ? known->second : 0;
 }
 

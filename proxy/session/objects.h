@@ -10,7 +10,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +34,7 @@ struct Object {
   uint64_t owner = 0;    // id of the object it dies with (a node's graph), 0 = none
   bool live = false;
   bool ended = false;  // with the driver; what else there is of it may still be here
+  uint32_t gpu = 0;    // of a kind whose handles each GPU numbers for itself; 0 for all others
   std::unique_ptr<ObjectState> state;
 
   template <class T>
@@ -58,8 +61,9 @@ class Objects {
     return insert(kind, untrusted_id, reinterpret_cast<uint64_t>(handle), context,
                   std::move(state));
   }
-  // A proxy-made id for `raw`: the one it has, or a new one. 0 at the limit.
-  uint64_t adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner = 0);
+  // A proxy-made id for `raw`: the one it has, or a new one. 0 at the limit. `gpu`: Object::gpu.
+  uint64_t adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner = 0,
+                 uint32_t gpu = 0);
   template <class T>
   uint64_t adopt(wire::Kind kind, T* handle, uint32_t context, uint64_t owner = 0) {
     return adopt(kind, reinterpret_cast<uint64_t>(handle), context, owner);
@@ -81,7 +85,7 @@ class Objects {
   // Forgets everything, without the driver. Allocates nothing.
   void clear();
   // The proxy-made id of `raw`, or 0.
-  uint64_t adopted(wire::Kind kind, uint64_t raw) const;
+  uint64_t adopted(wire::Kind kind, uint64_t raw, uint32_t gpu = 0) const;
 
   // Live ids of a kind, in index order, of what has not ended with the driver: teardown walks them,
   // since erasing while walking is not allowed.
@@ -100,12 +104,22 @@ class Objects {
     Object* at(uint32_t index) const;
     Object& grow(uint32_t index);
   };
+  struct Raw {
+    uint64_t handle;
+    uint32_t gpu;
+    bool operator==(const Raw&) const = default;
+  };
+  struct RawHash {
+    size_t operator()(const Raw& raw) const {
+      return std::hash<uint64_t>()(raw.handle ^ uint64_t{raw.gpu} << 56);
+    }
+  };
   struct Table {
     Range client;
     Range proxy;
     std::vector<uint32_t> free_indices;  // of `proxy`
     uint32_t next_index = 1;
-    std::unordered_map<uint64_t, uint64_t> by_raw;  // proxy-made only
+    std::unordered_map<Raw, uint64_t, RawHash> by_raw;  // proxy-made only
     std::atomic<uint32_t> count{0};
   };
   Table& table(wire::Kind kind) { return tables_[static_cast<uint32_t>(kind)]; }

@@ -472,6 +472,7 @@ class Session {
   bool come_idle();
   void drop_legacy(ContextShare& share);
   void leave_stream(StreamState& stream);
+  CUresult enter_context_of(wire::Kind kind, const Object& object);
   CUresult end_with_driver(wire::Kind kind, Object& object);
   void teardown_objects(bool idle);
   void sweep_kind(wire::Kind kind, uint32_t context);

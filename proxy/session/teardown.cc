@@ -143,7 +143,16 @@ void Session::leave_stream(StreamState& stream) {
   }
 }
 
+// Each GPU numbers its texture and surface objects for itself: with another one current the same
+// handle is somebody else's.
+CUresult Session::enter_context_of(wire::Kind kind, const Object& object) {
+  if (kind != wire::Kind::kTexObject && kind != wire::Kind::kSurfObject) return CUDA_SUCCESS;
+  const ContextShare* share = context(object.context);
+  return share != nullptr ? contexts_.make_current(*share) : contexts_.make_current(object.gpu);
+}
+
 CUresult Session::end_with_driver(wire::Kind kind, Object& object) {
+  if (CUresult error = enter_context_of(kind, object); error != CUDA_SUCCESS) return error;
   if (std::exchange(object.ended, true)) return CUDA_SUCCESS;
   const bool shared_event =
       kind == wire::Kind::kEvent && !shared_.events.let_go(object.handle<CUevent>());

@@ -67,7 +67,7 @@ class GridMemory final : public ptx::Memory {
     sim::set_conditional(handle, value);
   }
   std::shared_ptr<const ptx::Texture> texture(uint64_t handle) override {
-    return find_texture(handle);
+    return find_texture(base_, handle);
   }
 
   void print(std::string_view text) override {

@@ -1,14 +1,14 @@
 // cuTexObject* and cuSurfObject*: checks by cuda.h's words, and what the interpreter needs to read
 // or write by handle.
 //
-// A handle is a number that counts up: kernels hold it, and nothing may guess at it. Views in
-// block-compressed formats are refused.
+// A handle is a number that counts up, in each context for itself: kernels hold it, and nothing may
+// guess at it. Views in block-compressed formats are refused.
 #include "sim/calls/texture.h"
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <unordered_map>
 
 #include "protocol/array_format.h"
 #include "sim/calls/array.h"
@@ -25,38 +25,43 @@ struct Entry {
   std::shared_ptr<const ptx::Texture> meaning;
 };
 
+// Of one context and the green contexts on it.
+struct Handles {
+  std::map<uint64_t, Entry> entries;
+  uint64_t last = 0;
+};
 struct Registry {
   std::mutex mutex;  // leaf
-  std::unordered_map<uint64_t, Entry> entries;
-  uint64_t next = 1;
+  std::map<const Context*, Handles> of;
 };
 Registry& registry() {
   static auto* r = new Registry;
   return *r;
 }
 
-uint64_t add(Entry entry) {
+uint64_t add(Context* context, Entry entry) {
   std::lock_guard guard(registry().mutex);
-  const uint64_t handle = registry().next++;
-  registry().entries.emplace(handle, std::move(entry));
-  return handle;
+  Handles& handles = registry().of[base_context(context)];
+  handles.entries.emplace(++handles.last, std::move(entry));
+  return handles.last;
 }
 
-bool find(uint64_t handle, bool surface, Entry* out) {
+bool find(Context* context, uint64_t handle, bool surface, Entry* out) {
   std::lock_guard guard(registry().mutex);
-  const auto it = registry().entries.find(handle);
-  if (it == registry().entries.end() || it->second.surface != surface) return false;
+  const auto& entries = registry().of[base_context(context)].entries;
+  const auto it = entries.find(handle);
+  if (it == entries.end() || it->second.surface != surface) return false;
   *out = it->second;
   return true;
 }
 
-CUresult destroy(uint64_t handle, bool surface) {
+CUresult destroy(Context* context, uint64_t handle, bool surface) {
   if (handle == 0) return CUDA_SUCCESS;
   std::lock_guard guard(registry().mutex);
-  const auto it = registry().entries.find(handle);
-  if (it == registry().entries.end() || it->second.surface != surface)
-    return CUDA_ERROR_INVALID_VALUE;
-  registry().entries.erase(it);
+  auto& entries = registry().of[base_context(context)].entries;
+  const auto it = entries.find(handle);
+  if (it == entries.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;
+  entries.erase(it);
   return CUDA_SUCCESS;
 }
 
@@ -278,16 +283,19 @@ CUresult make_surface(const Context* context, const CUDA_RESOURCE_DESC* resource
 
 }  // namespace
 
-std::shared_ptr<const ptx::Texture> find_texture(uint64_t handle) {
+std::shared_ptr<const ptx::Texture> find_texture(Context* context, uint64_t handle) {
   std::lock_guard guard(registry().mutex);
-  const auto it = registry().entries.find(handle);
-  return it == registry().entries.end() ? nullptr : it->second.meaning;
+  const auto& entries = registry().of[base_context(context)].entries;
+  const auto it = entries.find(handle);
+  return it == entries.end() ? nullptr : it->second.meaning;
 }
 
 void forget_textures(const Context* context) {
   std::lock_guard guard(registry().mutex);
-  std::erase_if(registry().entries,
-                [&](const auto& entry) { return entry.second.context == context; });
+  registry().of.erase(context);
+  for (auto& [base, handles] : registry().of)
+    std::erase_if(handles.entries,
+                  [&](const auto& entry) { return entry.second.context == context; });
 }
 
 }  // namespace tube::sim
@@ -301,27 +309,29 @@ SIM_API CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_
   if (pTexObject == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Entry entry;
   if (CUresult r = make_texture(context, pResDesc, pTexDesc, pResViewDesc, &entry)) return r;
-  *pTexObject = add(std::move(entry));
+  *pTexObject = add(context, std::move(entry));
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuTexObjectDestroy(CUtexObject texObject) {
-  SIM_ENTER(kContext);
-  return destroy(texObject, false);
+  SIM_ENTER_CONTEXT(context);
+  return destroy(context, texObject, false);
 }
 
 SIM_API CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) {
-  SIM_ENTER(kContext);
+  SIM_ENTER_CONTEXT(context);
   Entry entry;
-  if (pResDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
+  if (pResDesc == nullptr || !find(context, texObject, false, &entry))
+    return CUDA_ERROR_INVALID_VALUE;
   *pResDesc = entry.resource;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texObject) {
-  SIM_ENTER(kContext);
+  SIM_ENTER_CONTEXT(context);
   Entry entry;
-  if (pTexDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
+  if (pTexDesc == nullptr || !find(context, texObject, false, &entry))
+    return CUDA_ERROR_INVALID_VALUE;
   *pTexDesc = entry.texture;
   std::fill_n(pTexDesc->borderColor, 4, 0.0f);  // the driver keeps the color to itself
   return CUDA_SUCCESS;
@@ -329,9 +339,10 @@ SIM_API CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
 
 SIM_API CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
                                                 CUtexObject texObject) {
-  SIM_ENTER(kContext);
+  SIM_ENTER_CONTEXT(context);
   Entry entry;
-  if (pResViewDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
+  if (pResViewDesc == nullptr || !find(context, texObject, false, &entry))
+    return CUDA_ERROR_INVALID_VALUE;
   *pResViewDesc = entry.view;
   return CUDA_SUCCESS;
 }
@@ -341,20 +352,21 @@ SIM_API CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
   if (pSurfObject == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Entry entry;
   if (CUresult r = make_surface(context, pResDesc, &entry)) return r;
-  *pSurfObject = add(std::move(entry));
+  *pSurfObject = add(context, std::move(entry));
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
-  SIM_ENTER(kContext);
-  return destroy(surfObject, true);
+  SIM_ENTER_CONTEXT(context);
+  return destroy(context, surfObject, true);
 }
 
 SIM_API CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc,
                                              CUsurfObject surfObject) {
-  SIM_ENTER(kContext);
+  SIM_ENTER_CONTEXT(context);
   Entry entry;
-  if (pResDesc == nullptr || !find(surfObject, true, &entry)) return CUDA_ERROR_INVALID_VALUE;
+  if (pResDesc == nullptr || !find(context, surfObject, true, &entry))
+    return CUDA_ERROR_INVALID_VALUE;
   *pResDesc = entry.resource;
   return CUDA_SUCCESS;
 }

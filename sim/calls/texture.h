@@ -10,8 +10,8 @@
 
 namespace tube::sim {
 
-// What a handle means, nullptr when it names none. Any thread.
-std::shared_ptr<const ptx::Texture> find_texture(uint64_t handle);
+// What a handle means to a kernel of the context, nullptr when it names none. Any thread.
+std::shared_ptr<const ptx::Texture> find_texture(Context* context, uint64_t handle);
 // The objects of a context that ends.
 void forget_textures(const Context* context);
 

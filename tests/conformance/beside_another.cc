@@ -367,3 +367,48 @@ CASE(a_green_context_is_created) {
   });
   hold_and_work(other);
 }
+
+namespace {
+
+// Texture objects on memory of the current GPU.
+std::vector<CUtexObject> some_textures() {
+  CUdeviceptr data = 0;
+  CU(cuMemAlloc(&data, 4096));
+  std::vector<CUtexObject> made(8);
+  for (CUtexObject& texture : made) {
+    CUDA_RESOURCE_DESC resource{};
+    resource.resType = CU_RESOURCE_TYPE_LINEAR;
+    resource.res.linear.devPtr = data;
+    resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+    resource.res.linear.numChannels = 1;
+    resource.res.linear.sizeInBytes = 4096;
+    const CUDA_TEXTURE_DESC plain{};
+    CU(cuTexObjectCreate(&texture, &resource, &plain, nullptr));
+  }
+  return made;
+}
+
+}  // namespace
+
+// Each device counts its objects, and may give the same number as the other one.
+TWO_DEVICES_CASE(it_ends_with_textures_on_the_other_device) {
+  Other other([](Link& link) {
+    TwoGpus gpus;
+    link.wait();
+    gpus.use(1);
+    some_textures();
+    gpus.allocate(0, 4096, 1);
+    exit(0);  // with all that it has
+  });
+  TwoGpus gpus;
+  const std::vector<CUtexObject> ours = some_textures();
+  other.link().done();
+  other.finish();
+  int there = 0;
+  for (int i = 0; i < 800; ++i) {
+    CUDA_RESOURCE_DESC resource{};
+    there += cuTexObjectGetResourceDesc(&resource, ours[static_cast<size_t>(i) % ours.size()]) == CUDA_SUCCESS;
+  }
+  printf("%d\n", there);
+  for (CUtexObject texture : ours) SHOW(cuTexObjectDestroy(texture));
+}

@@ -189,6 +189,35 @@ TWO_DEVICES_CASE(library_on_both_devices) {
   SHOW(cuLibraryUnload(library));
 }
 
+// Each device numbers its objects for itself.
+TWO_DEVICES_CASE(texture_objects_on_both_devices) {
+  TwoGpus gpus;
+  CUdeviceptr data[2];
+  CUtexObject made[2][2];
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    data[gpu] = gpus.allocate(gpu, 4096, 1);
+    for (CUtexObject& texture : made[gpu]) {
+      CUDA_RESOURCE_DESC resource{};
+      resource.resType = CU_RESOURCE_TYPE_LINEAR;
+      resource.res.linear.devPtr = data[gpu];
+      resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+      resource.res.linear.numChannels = 1;
+      resource.res.linear.sizeInBytes = 4096;
+      const CUDA_TEXTURE_DESC plain{};
+      SHOW(cuTexObjectCreate(&texture, &resource, &plain, nullptr));
+    }
+  }
+  for (int gpu : {1, 0}) {
+    gpus.use(gpu);
+    for (CUtexObject texture : made[gpu]) {
+      CUDA_RESOURCE_DESC resource{};
+      SHOW(cuTexObjectGetResourceDesc(&resource, texture));
+      printf("its memory: %d\n", resource.res.linear.devPtr == data[gpu]);
+      SHOW(cuTexObjectDestroy(texture));
+    }
+  }
+}
+
 // A thread that feeds one GPU may wait for another GPU's thread: freeing waits for its own device
 // only.
 TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {

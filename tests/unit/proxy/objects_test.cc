@@ -74,6 +74,19 @@ TEST(Objects, TheSameHandleKeepsItsProxyMadeId) {
   EXPECT_NE(objects.adopt(Kind::kGraphNode, 0x100, 1), first);
 }
 
+// Texture and surface objects: each GPU counts its own.
+TEST(Objects, TheSameHandleOfAnotherGpuIsAnotherObject) {
+  Objects objects;
+  const uint64_t here = objects.adopt(Kind::kTexObject, 1, 1, 0, 0);
+  const uint64_t there = objects.adopt(Kind::kTexObject, 1, 2, 0, 1);
+  EXPECT_NE(here, there);
+  EXPECT_EQ(objects.adopted(Kind::kTexObject, 1, 0), here);
+  EXPECT_EQ(objects.adopted(Kind::kTexObject, 1, 1), there);
+  ASSERT_TRUE(objects.erase(Kind::kTexObject, there));
+  EXPECT_EQ(objects.adopted(Kind::kTexObject, 1, 1), 0u);
+  EXPECT_EQ(objects.adopted(Kind::kTexObject, 1, 0), here);
+}
+
 TEST(Objects, WhatIsOwnedGoesWithItsOwner) {
   Objects objects;
   const uint64_t a = objects.adopt(Kind::kGraphNode, 0x100, 1, 5);
