@@ -113,7 +113,7 @@ CUresult destroy(Kind kind, const void* handle, uint64_t X::*field) {
   if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto* array = static_cast<const Array*>(slot->object);
-  const CUresult finished = array == nullptr ? CUDA_SUCCESS : sync_context(array->context);
+  const CUresult finished = array == nullptr ? CUDA_SUCCESS : sync_owner(array->context);
   const uint64_t id = slot->id;
   CUresult result;
   {

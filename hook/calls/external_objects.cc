@@ -58,7 +58,7 @@ CUresult destroy(Kind kind, const void* handle) {
   const Slot* slot = objects().find(kind, handle);
   if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t id = slot->id;
-  const CUresult finished = sync_all_contexts();
+  const CUresult finished = sync_owner(current_context());
   CUresult result;
   {
     Request<wire::tubeDestroyExternal> r;

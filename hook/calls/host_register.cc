@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "hook/memory/allocator.h"
 #include "hook/memory/host_fork.h"
 #include "hook/memory/host_pages.h"
 #include "hook/memory/memory_map.h"
@@ -157,7 +158,7 @@ CUresult cuMemHostUnregister(void* p) {
   Allocation a;
   if (!memory_map().find(base, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (a.kind != MemoryKind::kRegistered || a.base != base) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult finished = sync_all_contexts();
+  const CUresult finished = finish_work_on(a);
   Locked locked(registered_pages().calls);
   if (!memory_map().remove(base, MemoryKind::kRegistered, &a))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

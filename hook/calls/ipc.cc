@@ -100,7 +100,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (!memory_map().find(dptr, &a) || a.kind != MemoryKind::kOpened || a.base != dptr)
     return CUDA_ERROR_INVALID_VALUE;
   // Its owner may free it as soon as this returns.
-  const CUresult finished = sync_device_of(a.context);
+  const CUresult finished = sync_owner(a.context);
   Locked in_turn(opening_memory());
   uint32_t left = 0;
   const CUresult result = close_memory(dptr, &left);

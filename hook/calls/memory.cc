@@ -1,6 +1,6 @@
 // Allocation and host memory; pointer queries are in pointer.cc. Allocating is a round trip
-// unless freed memory was kept (pinned_cache.h); freeing waits for this program's own streams
-// (natively cuMemFree waits for the context) and is posted; queries are answered here.
+// unless freed memory was kept (pinned_cache.h); freeing waits for the streams of the
+// context that the memory belongs to, as natively, and is posted; queries are answered here.
 #include "hook/memory/allocator.h"
 #include "hook/memory/graph_memory.h"
 #include "hook/memory/memory_calls.h"
@@ -56,8 +56,8 @@ CUresult guard_free() {
 
 // Frees also when a stream has failed; its error is the answer then.
 template <class Free>
-CUresult behind_all_work(Free free) {
-  const CUresult finished = sync_all_contexts();
+CUresult behind_work_on(const Allocation& allocation, Free free) {
+  const CUresult finished = finish_work_on(allocation);
   const CUresult freed = free();
   return finished != CUDA_SUCCESS ? finished : freed;
 }
@@ -71,15 +71,15 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (!memory_map().find(dptr, &a) || a.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   switch (a.kind) {
     case MemoryKind::kDevice:
-      if (a.flags == kFromPool && free_own_import(a)) return sync_device_of(a.context);
+      if (a.flags == kFromPool && free_own_import(a)) return finish_work_on(a);
       return free_device(a);
     case MemoryKind::kManaged:
       return (a.flags & kVariable) != 0 ? CUDA_ERROR_INVALID_VALUE : free_managed(a);
-    case MemoryKind::kGraph: return behind_all_work([&] { return free_graph_memory(dptr); });
-    case MemoryKind::kExternal: return behind_all_work([&] { return free_external(a); });
+    case MemoryKind::kGraph: return behind_work_on(a, [&] { return free_graph_memory(dptr); });
+    case MemoryKind::kExternal: return behind_work_on(a, [&] { return free_external(a); });
     case MemoryKind::kOpened:
       if (a.flags != kFromPool) return CUDA_ERROR_INVALID_VALUE;  // cuIpcCloseMemHandle's
-      return behind_all_work([&] { return close_pool_pointer(a); });
+      return behind_work_on(a, [&] { return close_pool_pointer(a); });
     case MemoryKind::kPinned:
     case MemoryKind::kMapped:
     case MemoryKind::kGlobal:

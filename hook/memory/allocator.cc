@@ -62,13 +62,7 @@ CUresult ask_for_device(Context* context, uint64_t bytes, bool leases,
     *block = connection().offers.granted(reply.offer, reply.dptr);
     return result;
   };
-  const auto give_back = [&] {
-    const bool leases_ended = end_empty_leases();
-    if (!release_kept_memory()) return leases_ended;
-    (void)sync_device_of(context);  // it goes when its streams get there
-    return true;
-  };
-  return ask_twice("GPU", bytes, ask, give_back);
+  return ask_twice("GPU", bytes, ask, give_kept_back);
 }
 
 CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
@@ -88,9 +82,7 @@ CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
 
 bool give_kept_back() {
   const bool leases_ended = end_empty_leases();
-  if (!release_kept_memory()) return leases_ended;
-  (void)sync_all_contexts();
-  return true;
+  return release_kept_memory() || leases_ended;
 }
 
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
@@ -129,8 +121,16 @@ CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64
   return CUDA_SUCCESS;
 }
 
+CUresult finish_work_on(const Allocation& allocation) {
+  const bool of_no_context =
+      (allocation.flags & kFromPool) != 0 &&
+      (allocation.kind == MemoryKind::kDevice || allocation.kind == MemoryKind::kOpened);
+  return sync_owner(of_no_context || allocation.kind == MemoryKind::kGraph ? current_context()
+                                                                           : allocation.context);
+}
+
 CUresult free_device(const Allocation& allocation) {
-  const CUresult finished = sync_device_of(allocation.context);
+  const CUresult finished = finish_work_on(allocation);
   Allocation removed;
   if (!memory_map().remove(allocation.base, MemoryKind::kDevice, &removed))
     return CUDA_ERROR_INVALID_VALUE;
@@ -148,11 +148,12 @@ CUresult free_device(const Allocation& allocation) {
 }
 
 CUresult free_pinned(const Allocation& allocation) {
-  const CUresult finished = sync_all_contexts();
+  const CUresult finished = finish_work_on(allocation);
   Allocation removed;
   if (!memory_map().remove(allocation.base, allocation.kind, &removed))
     return CUDA_ERROR_INVALID_VALUE;
-  if (finished == CUDA_SUCCESS && keep_pinned(removed)) return CUDA_SUCCESS;
+  if (finished == CUDA_SUCCESS && keep_pinned(removed, marks_beside(removed.context)))
+    return CUDA_SUCCESS;
   Request<wire::tubePinnedFree> r;
   r.in_context(allocation.context);
   r->address = allocation.base;

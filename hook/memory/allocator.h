@@ -40,8 +40,11 @@ CUresult ask_for_gpu_memory(Ask ask) {
   return result;
 }
 
-// Wait for the program's streams first: natively a free waits for the context. What is freed need
-// not be entered any more: CUDA_ERROR_INVALID_VALUE when another thread freed it meanwhile.
+// What a free waits for first: the work of the context that the memory belongs to, whichever is
+// current. Memory of pools and graphs belongs to none, and waits for the current one's.
+CUresult finish_work_on(const Allocation& allocation);
+// With that wait. What is freed need not be entered any more: CUDA_ERROR_INVALID_VALUE when another
+// thread freed it meanwhile.
 CUresult free_device(const Allocation& allocation);
 CUresult free_pinned(const Allocation& allocation);
 

@@ -1,5 +1,7 @@
 #include "hook/memory/pinned_cache.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "hook/objects/support.h"
@@ -14,7 +16,12 @@ struct KeptPinned {
   uint64_t base = 0;
   uint64_t bytes = 0;
   Context* context = nullptr;
+  std::vector<Mark> others;  // of other contexts, which may use it until then
 };
+
+bool unused(const KeptPinned& kept) {
+  return std::all_of(kept.others.begin(), kept.others.end(), mark_reached);
+}
 
 struct PinnedCache {
   Lock lock;                       // rank 3
@@ -28,14 +35,14 @@ PinnedCache& pinned_cache() {
 
 }  // namespace
 
-bool keep_pinned(const Allocation& allocation) {
+bool keep_pinned(const Allocation& allocation, std::vector<Mark> others) {
   const uint64_t bytes = pinned_bytes(allocation.size_bytes);
   PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
   if (allocation.context == nullptr || c.blocks.size() >= kMostPinnedBlocks ||
       bytes > kMostPinnedBytes - c.bytes)
     return false;
-  c.blocks.push_back({allocation.base, bytes, allocation.context});
+  c.blocks.push_back({allocation.base, bytes, allocation.context, std::move(others)});
   c.bytes += bytes;
   return true;
 }
@@ -45,7 +52,8 @@ bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address) {
   PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
   for (size_t i = c.blocks.size(); i-- != 0;) {
-    if (c.blocks[i].bytes != wanted || c.blocks[i].context != context) continue;
+    if (c.blocks[i].bytes != wanted || c.blocks[i].context != context || !unused(c.blocks[i]))
+      continue;
     *address = c.blocks[i].base;
     c.bytes -= wanted;
     c.blocks.erase(c.blocks.begin() + static_cast<std::ptrdiff_t>(i));
@@ -57,16 +65,15 @@ bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address) {
 bool release_kept_pinned() {
   PinnedCache& c = pinned_cache();
   Locked locked(c.lock);
-  if (c.blocks.empty()) return false;
-  for (const KeptPinned& kept : c.blocks) {
-    Request<wire::tubePinnedFree> r;
-    r.in_context(kept.context);
-    r->address = kept.base;
-    (void)r.post();
-  }
-  c.blocks.clear();
-  c.bytes = 0;
-  return true;
+  return std::erase_if(c.blocks, [&](const KeptPinned& kept) {
+           if (!unused(kept)) return false;
+           Request<wire::tubePinnedFree> r;
+           r.in_context(kept.context);
+           r->address = kept.base;
+           (void)r.post();
+           c.bytes -= kept.bytes;
+           return true;
+         }) != 0;
 }
 
 void forget_kept_pinned(const Context* context) {

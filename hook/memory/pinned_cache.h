@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "hook/memory/memory_map.h"
+#include "hook/objects/stream.h"
 
 namespace tube::hook {
-
-struct Context;
 
 // What a request takes in the proxy: requests of one size are alike.
 constexpr uint64_t pinned_bytes(uint64_t bytes) {
@@ -18,11 +18,12 @@ constexpr uint64_t pinned_bytes(uint64_t bytes) {
   return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
 }
 
-// Work on it is over, and it is no longer in the memory map. False: it must be freed.
-bool keep_pinned(const Allocation& allocation);
+// The work of its own context is over, and it is no longer in the memory map. Other contexts see
+// pinned memory, too: it is not given out before `others` are reached. False: it must be freed.
+bool keep_pinned(const Allocation& allocation, std::vector<Mark> others);
 // False: none of that size that was allocated in the context.
 bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address);
-// Everything goes back. False: there was nothing.
+// All that nobody uses goes back. False: there was nothing.
 bool release_kept_pinned();
 // The context ended, and its memory with it.
 void forget_kept_pinned(const Context* context);

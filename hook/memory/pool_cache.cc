@@ -152,9 +152,23 @@ void pools_synchronised() {
 bool release_kept_memory() {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return false;
-  Locked locked(c.lock);
-  return remove_if(c, Back::kBehindStream,
-                   [](const Kept& kept) { return !capturing(kept.stream); }) != 0;
+  std::vector<std::pair<Stream*, Mark>> freed;
+  {
+    Locked locked(c.lock);  // as long as it keeps memory of a stream, that has not ended
+    std::vector<Stream*> streams;
+    remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
+      if (capturing(kept.stream)) return false;
+      if (std::find(streams.begin(), streams.end(), kept.stream) == streams.end())
+        streams.push_back(kept.stream);
+      return true;
+    });
+    for (Stream* stream : streams) {
+      Mark mark;
+      if (mark_stream(stream, &mark) == CUDA_SUCCESS) freed.emplace_back(stream, mark);
+    }
+  }
+  for (const auto& [stream, mark] : freed) (void)wait_mark(mark, stream);
+  return !freed.empty();
 }
 
 uint64_t kept_memory_of(uint32_t device) {

@@ -32,7 +32,7 @@ bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool p
 // The program has synchronised: what was not taken for long goes back. One load when nothing is
 // kept.
 void pools_synchronised();
-// Everything goes back, behind its streams' work. False: there was nothing.
+// Everything goes back, behind its streams' work, which is waited for. False: there was nothing.
 bool release_kept_memory();
 // What is kept of the GPU (the proxy's number), in bytes. One load when nothing is.
 uint64_t kept_memory_of(uint32_t device);

@@ -6,18 +6,26 @@
 
 namespace tube::hook {
 
+constinit std::atomic<Context*> last_made_context{nullptr};
+
 namespace {
 
 std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
 
-// A context and a slot for it, which the caller connects; nullptr: out of memory or slots.
-Context* make_context(Slot** slot) {
+Context* make_object() {
   auto* context = new (std::nothrow) Context;
   if (context == nullptr) return nullptr;
+  context->made_before = last_made_context.load(std::memory_order_relaxed);
+  while (!last_made_context.compare_exchange_weak(context->made_before, context,
+                                                  std::memory_order_acq_rel)) {
+  }
+  return context;
+}
+
+// A context and a slot for it, which the caller connects; nullptr: out of memory or slots.
+Context* make_context(Slot** slot) {
   *slot = objects().allocate(Kind::kContext);
-  if (*slot != nullptr) return context;
-  delete context;
-  return nullptr;
+  return *slot == nullptr ? nullptr : make_object();
 }
 
 }  // namespace
@@ -73,9 +81,10 @@ Context* new_context(Context* primary, unsigned flags) {
   Slot* slot = objects().allocate(Kind::kContext);
   if (slot == nullptr) return nullptr;
   auto* c = static_cast<Context*>(slot->object);
-  if (c == nullptr) c = new (std::nothrow) Context;
+  if (c == nullptr) c = make_object();
   if (c == nullptr) return nullptr;
   slot->object = c;
+  Locked locked(c->life);  // others look whether it is alive
   c->slot = slot;
   c->visible_device = primary->visible_device;
   c->device = primary->device;

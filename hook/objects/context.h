@@ -39,6 +39,7 @@ struct Context {
   uint64_t collector_id = 0;  // its id when made: another one now means that it is gone
   Event* joint = nullptr;     // what it waits with
   uint64_t joint_id = 0;
+  Context* made_before = nullptr;  // list of all objects, which are never freed
 
   CUcontext handle() const { return static_cast<CUcontext>(objects().handle_of(slot)); }
   const info::DeviceInfo& info() const { return connection().device_infos[device]; }
@@ -56,8 +57,25 @@ CUresult make_primary(uint32_t visible_device);
 Context* new_context(Context* primary, unsigned flags);
 
 // The context whose memory and events this one's go with: a green one's primary, or itself.
-inline const Context* base_context(const Context* context) {
+inline Context* base_context(Context* context) {
   return context->green == nullptr ? context : process().primaries[context->visible_device];
+}
+inline const Context* base_context(const Context* context) {
+  return base_context(const_cast<Context*>(context));
+}
+
+// The latest of all that were ever made.
+extern std::atomic<Context*> last_made_context;
+// Calls visit(context) for those that live, with `life` held. One that another thread is ending
+// just now counts as ended: that may take long.
+template <class Visit>
+void for_each_context(Visit visit) {
+  Context* context = last_made_context.load(std::memory_order_acquire);
+  for (; context != nullptr; context = context->made_before) {
+    if (!context->life.try_lock()) continue;
+    if (context->alive.load(std::memory_order_acquire)) visit(context);
+    context->life.unlock();
+  }
 }
 
 }  // namespace tube::hook

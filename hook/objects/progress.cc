@@ -174,13 +174,30 @@ CUresult sync_stream(Stream* stream) {
   return result;
 }
 
+namespace {
+
+struct Waited {
+  Stream* stream;
+  Mark mark;
+};
+
+// What the context's streams have left to do. `life` is held, so that the proxy still knows them.
+void add_marks(Context* context, std::vector<Waited>* all) {
+  const auto add = [all](Stream* stream) {
+    Mark mark;
+    if (mark_stream(stream, &mark) == CUDA_SUCCESS && !mark_reached(mark))
+      all->push_back({stream, mark});
+  };
+  add(&context->legacy);
+  Locked locked(context->streams_lock);
+  for (Stream* s = context->streams; s != nullptr; s = s->next) add(s);
+}
+
+}  // namespace
+
 CUresult sync_context(Context* context) {
   // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to
   // wait for.
-  struct Waited {
-    Stream* stream;
-    Mark mark;
-  };
   std::vector<Waited> all;
   {
     // The proxy's legacy stream waits for the work of streams that ended. Natively that holds for
@@ -212,7 +229,7 @@ CUresult sync_context(Context* context) {
 }
 
 CUresult sync_all_contexts() {
-  // Only the primary ones and the current: what a freeing call must wait for.
+  // Only the primary ones and the current.
   Process& p = process();
   CUresult result = CUDA_SUCCESS;
   for (uint32_t i = 0; i < p.device_count; ++i) {
@@ -227,16 +244,27 @@ CUresult sync_all_contexts() {
   return result;
 }
 
-CUresult sync_device_of(Context* context) {
-  Context* current = current_context();
-  CUresult result = sync_context(process().primaries[context->visible_device]);
-  for (Context* other : {context, current}) {
-    if (other == nullptr || other->primary || other->device != context->device) continue;
-    const CUresult r = sync_context(other);
-    if (result == CUDA_SUCCESS) result = r;
-    if (context == current) break;
-  }
+CUresult sync_owner(Context* owner) {
+  if (owner == nullptr || !owner->alive.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  Context* base = base_context(owner);
+  const CUresult result = sync_context(base);
+  std::vector<Waited> of_greens;
+  for_each_context([&](Context* context) {
+    if (context != base && base_context(context) == base) add_marks(context, &of_greens);
+  });
+  for (const Waited& waited : of_greens) (void)wait_mark(waited.mark, waited.stream);
   return result;
+}
+
+std::vector<Mark> marks_beside(const Context* owner) {
+  const Context* base = base_context(owner);
+  std::vector<Waited> waited;
+  for_each_context([&](Context* context) {
+    if (base_context(context) != base) add_marks(context, &waited);
+  });
+  std::vector<Mark> marks;
+  for (const Waited& w : waited) marks.push_back(w.mark);
+  return marks;
 }
 
 }  // namespace tube::hook

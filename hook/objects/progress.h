@@ -1,6 +1,8 @@
 // Waiting for the GPU without asking the proxy: a stream's progress word (sharedmem/words.h).
 #pragma once
 
+#include <vector>
+
 #include "hook/objects/context.h"
 
 namespace tube::hook {
@@ -28,9 +30,12 @@ CUresult settle_stream(Stream* stream);
 CUresult sync_stream(Stream* stream);
 CUresult sync_context(Context* context);
 CUresult sync_all_contexts();
-// What freeing device memory waits for: the contexts of its device, as natively; another GPU may be
-// waiting for this one.
-CUresult sync_device_of(Context* context);
+// What freeing memory waits for: all work of the context that it belongs to, and of no other, whose
+// work may be waiting for what this thread does next (H200, 13.0). A green context's memory is its
+// primary context's. nullptr, or a context that has ended: nothing.
+CUresult sync_owner(Context* owner);
+// What the program's other contexts have left to do.
+std::vector<Mark> marks_beside(const Context* owner);
 // SUCCESS or the error of a posted call (taken) or the sticky error (kept); logs the call's name.
 CUresult take_error();
 // For queries that a program may repeat for ever: now and then looks whether the proxy and the GPU

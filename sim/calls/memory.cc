@@ -30,8 +30,8 @@ CUresult allocate_memory(Context* context, uint64_t bytes, RangeKind kind, CUdev
 
 namespace {
 
-// cuMemFree waits for the whole context, as the real driver does; pool memory goes back without
-// that.
+// cuMemFree waits for the whole context that the memory belongs to, as the real driver does; memory
+// of none (pools') for the current one's.
 CUresult free_memory(Context* context, CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   State& s = state();
@@ -46,8 +46,6 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
   Context* owner = range->context != nullptr ? range->context : context;
   if (owner != nullptr)
     if (CUresult r = quiesce(lock, owner)) return r;
-  if (owner != context && context != nullptr)
-    if (CUresult r = quiesce(lock, context)) return r;
   if (GraphAllocation* of_graph = graph_allocation(dptr);
       of_graph != nullptr) {  // the address stays the node's
     if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;

@@ -235,6 +235,33 @@ TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
   SHOW(cuMemFree(flag));
 }
 
+// The same for host memory, whichever device is current.
+TWO_DEVICES_CASE(free_of_host_memory_does_not_wait_for_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr flag = gpus.allocate(0, 4096, 0);
+  CUstream held = stream_here(), writer = stream_here();
+  gpus.use(1);
+  void *pinned = nullptr, *other = nullptr;
+  CU(cuMemHostAlloc(&pinned, 1 << 20, 0));
+  CU(cuMemHostAlloc(&other, 1 << 20, CU_MEMHOSTALLOC_PORTABLE));
+  CUdeviceptr managed = 0;
+  CU(cuMemAllocManaged(&managed, 1 << 16, CU_MEM_ATTACH_GLOBAL));
+  void* own = aligned_alloc(4096, 8192);
+  CU(cuMemHostRegister(own, 8192, 0));
+  gpus.use(0);
+  CU(cuStreamWaitValue32(held, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+  SHOW(cuMemFreeHost(other));
+  gpus.use(1);
+  SHOW(cuMemFreeHost(pinned));
+  SHOW(cuMemFree(managed));
+  SHOW(cuMemHostUnregister(own));
+  gpus.use(0);
+  SHOW(cuStreamQuery(held));
+  CU(cuStreamWriteValue32(writer, flag, 1, 0));
+  SHOW(cuStreamSynchronize(held));
+  free(own);
+}
+
 // ---- the other device's things, with ours current ----
 
 TWO_DEVICES_CASE(memory_of_the_other_device) {
