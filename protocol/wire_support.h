@@ -31,8 +31,10 @@ enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 enum class Orders : uint8_t { kNone, kStream, kAll };
 
 // Behind which of the records that are kept back a record stays (proxy/session/parked_records.h).
-// kNamed: those with which it shares a named object. kEnds: those that are kAll, too. kAll: all.
-enum class Behind : uint8_t { kNamed, kEnds, kAll };
+// kNamed: those with which it shares a named object. kTried: no others, until it was executed and
+// has to wait (Session::stay_behind_all, or for memory). kEnds: those that are kAll, too. kAll:
+// all.
+enum class Behind : uint8_t { kNamed, kTried, kEnds, kAll };
 
 // A field of the fixed struct that holds the id of an object on whose order others depend.
 enum class NamedKind : uint8_t { kStream, kEvent, kKernel, kExec };

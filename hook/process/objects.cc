@@ -68,7 +68,7 @@ Slot* Objects::allocate(Kind kind) {
   }
   if (slot == nullptr) return nullptr;
   slot->last_generation = slot->last_generation % kMaxGeneration + 1;
-  slot->id = wire::make_id(slot->index, slot->last_generation);
+  slot->id = wire::make_id(slot->index, ++slot->uses);
   return slot;
 }
 

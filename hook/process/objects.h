@@ -28,7 +28,8 @@ struct Slot {
   uint32_t last_generation = 0;
   uint32_t index = 0;
   Kind kind{};
-  uint64_t id = 0;  // what travels: make_id(index, generation), or the proxy's own id
+  uint32_t uses = 0;  // the generation that travels: no id comes again
+  uint64_t id = 0;    // what travels: make_id(index, uses), or the proxy's own id
   void* object =
       nullptr;  // a T of that kind, reused with the slot; nullptr for kinds that need none
   Slot* next_retired = nullptr;

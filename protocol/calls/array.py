@@ -11,9 +11,8 @@ opaque("CUDA_ARRAY3D_DESCRIPTOR", 40)
 opaque("CUDA_ARRAY_SPARSE_PROPERTIES", 48)
 opaque("CUDA_ARRAY_MEMORY_REQUIREMENTS", 32)
 call("cuArrayCreate_v2", "cuArray3DCreate_v2", lane="hand", pHandle=creates("array"),
-     pAllocateArray=struct_in(), behind="ends")
-call("cuArrayDestroy", lane="hand", needs="init", handler="generated", hArray=frees("array"),
-     behind="all")
+     pAllocateArray=struct_in(), behind="tried")
+call("cuArrayDestroy", lane="hand", needs="init", hArray=frees("array"), behind="tried")
 call("cuArrayGetDescriptor_v2", "cuArray3DGetDescriptor_v2", lane="reply", pArrayDescriptor=out())
 call("cuArrayGetSparseProperties", "cuMipmappedArrayGetSparseProperties", lane="reply",
      sparseProperties=out())
@@ -21,12 +20,12 @@ call("cuArrayGetMemoryRequirements", "cuMipmappedArrayGetMemoryRequirements", la
      handler="hand", memoryRequirements=out())
 # A plane and a level are arrays that end with the one they are a part of; asking twice gives the
 # same handle.
-call("cuArrayGetPlane", lane="hand", pPlaneArray=out(), behind="ends")
+call("cuArrayGetPlane", lane="hand", pPlaneArray=out(), behind="tried")
 call("cuMipmappedArrayCreate", lane="hand", pHandle=creates("mipmapped array"),
-     pMipmappedArrayDesc=struct_in(), behind="ends")
-call("cuMipmappedArrayGetLevel", lane="hand", pLevelArray=out(), behind="ends")
-call("cuMipmappedArrayDestroy", lane="hand", handler="generated",
-     hMipmappedArray=frees("mipmapped array"), behind="all")
+     pMipmappedArrayDesc=struct_in(), behind="tried")
+call("cuMipmappedArrayGetLevel", lane="hand", pLevelArray=out(), behind="tried")
+call("cuMipmappedArrayDestroy", lane="hand", hMipmappedArray=frees("mipmapped array"),
+     behind="tried")
 # The entries hold handles: the hook writes ids in their place.
 opaque("CUarrayMapInfo", 96)
 call("cuMemMapArrayAsync", lane="hand", mapInfoList=array_in("count", max=256))
@@ -37,9 +36,9 @@ opaque("CUDA_RESOURCE_DESC", 144)
 opaque("CUDA_TEXTURE_DESC", 104)
 opaque("CUDA_RESOURCE_VIEW_DESC", 112)
 call("cuTexObjectCreate", lane="hand", pTexObject=out(), pResDesc=struct_in(), pTexDesc=struct_in(),
-     pResViewDesc=nullable(struct_in()))
-call("cuSurfObjectCreate", lane="hand", pSurfObject=out(), pResDesc=struct_in())
-call("cuTexObjectDestroy", "cuSurfObjectDestroy", lane="reply", handler="hand", behind="all")
+     pResViewDesc=nullable(struct_in()), behind="tried")
+call("cuSurfObjectCreate", lane="hand", pSurfObject=out(), pResDesc=struct_in(), behind="tried")
+call("cuTexObjectDestroy", "cuSurfObjectDestroy", lane="reply", handler="hand", behind="tried")
 call("cuTexObjectGetResourceDesc", "cuSurfObjectGetResourceDesc", lane="hand", pResDesc=out())
 call("cuTexObjectGetTextureDesc", lane="reply", handler="hand", pTexDesc=out())
 call("cuTexObjectGetResourceViewDesc", lane="reply", handler="hand", pResViewDesc=out())

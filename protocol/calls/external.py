@@ -11,15 +11,15 @@ call("cuSignalExternalSemaphoresAsync", "cuWaitExternalSemaphoresAsync", lane="l
      uses="tubeExternalSemaphores")
 call("cuDestroyExternalSemaphore", lane="local", uses="tubeDestroyExternal")
 # the descriptor travels as FdMessage `token`; the driver has it when the answer is SUCCESS
-message("tubeImportExternalMemory", "reply", behind="ends", memory="id", type="u32", flags="u32", size="u64",
+message("tubeImportExternalMemory", "reply", behind="tried", memory="id", type="u32", flags="u32", size="u64",
         token="u64")
-message("tubeImportExternalSemaphore", "reply", behind="ends", semaphore="id", type="u32", flags="u32",
+message("tubeImportExternalSemaphore", "reply", behind="tried", semaphore="id", type="u32", flags="u32",
         token="u64")
 # a buffer's address is the driver's choice, outside the windows
-message("tubeExternalBuffer", "reply", behind="ends", memory="id", offset="u64", size="u64",
+message("tubeExternalBuffer", "reply", behind="tried", memory="id", offset="u64", size="u64",
         reply=dict(dptr="u64"))
 message("tubeExternalFree", "reply", dptr="u64", behind="all")
-message("tubeExternalArray", "reply", behind="ends", memory="id", array="id", offset="u64", extent="u64[3]",
+message("tubeExternalArray", "reply", behind="tried", memory="id", array="id", offset="u64", extent="u64[3]",
         format="u32", channels="u32", flags="u32", levels="u32")
 message("tubeDestroyExternal", "reply", object="id", semaphore="u32", behind="all")
 # wait 0: signals. params: as many of the driver's structs for that

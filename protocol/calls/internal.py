@@ -44,7 +44,7 @@ enum("LoadedAs", "u32", kLibrary=0, kModule=1)  # cuLibraryLoad*, cuModuleLoad*
 # image bytes: in `image` when small, else in the fd announced by FdMessage token `token`, [offset,
 # offset+size). options/values: parallel JIT (and library) option arrays. log_bytes: sizes of the
 # client's info and error log buffers, 0 = none. The reply's logs are NUL-terminated.
-message("tubeLoadImage", "reply", behind="ends", library="id", kind="LoadedAs", flags="u32", token="u64",
+message("tubeLoadImage", "reply", behind="tried", library="id", kind="LoadedAs", flags="u32", token="u64",
         offset="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32", jit_options="u32[]",
         jit_values="u64[]", library_options="u32[]", library_values="u64[]", image="blob",
         reply=dict(jit_values="u64[]", info_log="blob", error_log="blob", kernels="blob"))
@@ -56,7 +56,7 @@ struct("KernelAttribute", result="i32", value="i32")
 # The kernel gets client-made id `kernel`. writes: whether its image can print (1) or assert (2)
 # (wire::kKernelPrints, wire::kKernelAsserts).
 message(
-    "tubeGetKernel", "reply", behind="ends", library="id", kernel="kernel", kind="LoadedAs", name="name",
+    "tubeGetKernel", "reply", behind="tried", library="id", kernel="kernel", kind="LoadedAs", name="name",
     changes=("kernel",),
     reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32",
                layout="KernelParameter[]", attributes="KernelAttribute[]"))
@@ -93,7 +93,7 @@ message("tubeOccupancy", "reply", kernel="kernel", what="OccupancyQuestion", a="
 chapter("memory")
 # offer: the block's number among the offers, from 1; 0: it has none (abi.h)
 # leases: the client may be leased a slab for it; leased: the slab that it lies in has been
-message("tubeMemAlloc", "reply", behind="ends", bytes="u64", leases="u32",
+message("tubeMemAlloc", "reply", behind="tried", bytes="u64", leases="u32",
         reply=dict(dptr="u64", offer="u32", leased="u32"))
 # The client has taken a block that was offered. It never waits behind records that are kept back:
 # what uses the memory does not either.
@@ -104,7 +104,7 @@ message("tubeMemLeaseEnd", "post", slab="u64", orders="none")
 # The client has waited for its streams. offer: the client makes this offer ready itself, behind
 # the record (abi::kCutAgain: it may cut the place again); 0: the proxy does what is to be done.
 message("tubeMemFree", "post", dptr="u64", offer="u32", behind="all")
-message("tubePinnedAlloc", "reply", behind="ends", bytes="u64", flags="u32", reply=dict(address="u64"))
+message("tubePinnedAlloc", "reply", behind="tried", bytes="u64", flags="u32", reply=dict(address="u64"))
 message("tubePinnedFree", "post", address="u64", behind="all")
 # Which file the pages of a piece of a registered range are, and where in it. address: page-aligned;
 # segments are in ascending order and leave no gap. bytes: whole pages. offset: page-aligned. token:
@@ -113,10 +113,10 @@ struct("HostSegment", address="u64", bytes="u64", offset="u64", token="u64")
 # the client's own memory at its own address: segments for the pages that no earlier registration of
 # the client covers. Answered when the driver has (un)registered it.
 message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="HostSegment[]",
-        behind="all")
+        behind="ends")
 message("tubeHostUnregister", "reply", base="u64", behind="all")
 # kept: what the function holds and gives back when it needs to, which counts as free
-message("tubeMemGetInfo", "reply", kept="u64", behind="ends", reply=dict(free="u64", total="u64"))
+message("tubeMemGetInfo", "reply", kept="u64", behind="tried", reply=dict(free="u64", total="u64"))
 
 chapter("copy")
 # both sides are visible to the GPU: device memory or this client's pinned memory
@@ -151,7 +151,7 @@ message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
 message("tubeContextDestroy", "post", number="u32", behind="all")
 # frees what the client made there
 message("tubePrimaryReset", "reply", device="u32", behind="all")
-message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", behind="all",
+message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64",
         reply=dict(value="u64"))
 
 chapter("green context")
@@ -166,7 +166,7 @@ message("tubeSplitResource", "reply", resource="u64", groups="u32", flags="u32",
         reply=dict(groups="u32", parts="SmPart[]"))
 message("tubeResourceDescription", "reply", resources="u64[]", reply=dict(description="u64"))
 # a context like those of tubeContextCreate, whose work runs on the description's SMs
-message("tubeGreenContextCreate", "reply", behind="ends", number="u32", device="u32", description="u64",
+message("tubeGreenContextCreate", "reply", behind="tried", number="u32", device="u32", description="u64",
         flags="u32")
 
 chapter("output")
@@ -269,7 +269,7 @@ message("tubeMemFreeAsync", "post", stream="stream", dptr="u64")
 # POSIX fds only; the fd travels as FdMessage `token`, from the client before the import, to it
 # before the export's reply
 message("tubeExportHandle", "reply", handle="id", reply=dict(token="u64"))
-message("tubeImportHandle", "reply", behind="ends", handle="id", token="u64", reply=dict(size="u64"))
+message("tubeImportHandle", "reply", behind="tried", handle="id", token="u64", reply=dict(size="u64"))
 
 chapter("link")
 # type: CUjitInputType; offset: into the fd announced as `token`
@@ -285,7 +285,7 @@ chapter("ipc")
 # it; opening answers the address that is valid in this client, the allocation's bytes and its
 # device; closing answers how many opens are left.
 message("tubeIpcGetMem", "reply", dptr="u64", reply=dict(handle="u64[8]"))
-message("tubeIpcOpenMem", "reply", behind="ends", flags="u32", handle="u64[8]",
+message("tubeIpcOpenMem", "reply", behind="tried", flags="u32", handle="u64[8]",
         reply=dict(dptr="u64", bytes="u64", device="u32"))
 message("tubeIpcCloseMem", "reply", dptr="u64", behind="all", reply=dict(left="u32"))
 message("tubeIpcGetEvent", "reply", event="event", reply=dict(handle="u64[8]"))

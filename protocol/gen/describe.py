@@ -30,9 +30,9 @@ message() and call() take what the proxy has to know of a record before it looks
   ones that name it stay behind this one. Every record stays behind those of its stream; of type
   stream it is one that the record makes or ends
   behind="all"                                        stays behind every record that is kept back,
-  because it ends or moves something that they may use without naming it; "ends": behind those, for
-  it makes what takes the place (an id, an address, memory) of what they end; by default behind
-  those that it shares a named object with
+  because it ends or moves something that they may use without naming it; "ends": behind those;
+  "tried": is executed at once, and stays behind those where it finds no memory, or behind all where
+  its handler says so; by default behind those that it shares a named object with
   marks=True                                          looks at its stream and puts no work there: it
   has no part in the legacy stream's order, and has CUDA_ERROR_NOT_READY for an answer where the
   stream is kept back
@@ -60,7 +60,7 @@ from collections import namedtuple
 from pathlib import Path
 
 ORDERS = ("all", "stream", "none")
-BEHIND = ("named", "ends", "all")
+BEHIND = ("named", "tried", "ends", "all")
 PROPERTIES = ("orders", "completes", "needs_gpu", "changes", "behind", "marks")
 LANES = ("local", "post", "reply", "hand")
 NEEDS = ("nothing", "init", "handle", "context")

@@ -7,7 +7,7 @@ _COMPLETES = {"word": "kWord", "chunk": "kChunk"}
 
 
 _NAMED = {"stream": "kStream", "event": "kEvent", "kernel": "kKernel", "exec": "kExec"}
-_BEHIND = {"named": "kNamed", "ends": "kEnds", "all": "kAll"}
+_BEHIND = {"named": "kNamed", "tried": "kTried", "ends": "kEnds", "all": "kAll"}
 
 
 def _row(call, most_named):

@@ -14,8 +14,8 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/array_charge.h"
+#include "proxy/common/owner.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -30,6 +30,14 @@ CUresult adopt_part(Session& session, wire::Kind kind, uint64_t owner_id, CUarra
   *id =
       session.objects().adopt(wire::Kind::kArray, part, owner->context, owner_key(kind, owner_id));
   return *id != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// What is kept back may use it: it ends behind that.
+CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_id) {
+  const Object* object = session.objects().find_to_end(kind, untrusted_id);
+  if (object == nullptr || (kind == wire::Kind::kArray && object->owner != 0))
+    return CUDA_ERROR_INVALID_HANDLE;
+  return session.end_behind_all() ? CUDA_SUCCESS : session.destroy_object(kind, untrusted_id);
 }
 
 CUresult device_of(Session& session, int32_t untrusted_number, CUdevice* device) {
@@ -97,6 +105,16 @@ CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayCreate>& c
       array_bytes(array_shape(call->pMipmappedArrayDesc), levels), [&](CUmipmappedArray* made) {
         return session.driver().cuMipmappedArrayCreate(made, &shape, levels);
       });
+}
+
+CUresult handle(Session& session, const Decoded<wire::cuArrayDestroy>& call,
+                Reply<wire::cuArrayDestroy>&) {
+  return destroy(session, wire::Kind::kArray, call->hArray);
+}
+
+CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayDestroy>& call,
+                Reply<wire::cuMipmappedArrayDestroy>&) {
+  return destroy(session, wire::Kind::kMipmappedArray, call->hMipmappedArray);
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayGetLevel>& call,

@@ -7,10 +7,10 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
+#include "proxy/common/owner.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
-#include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {

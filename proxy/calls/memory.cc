@@ -1,5 +1,6 @@
 // Device and pinned memory of the client.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -120,11 +121,34 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,
   return session.host_pages().remove(call->base);
 }
 
+namespace {
+
+// What the client has freed in records that are kept back: natively it is free.
+uint64_t freed_in_kept_records(Session& session, uint32_t gpu) {
+  uint64_t bytes = 0;
+  session.parked().each([&](const abi::RecordHeader& header, std::span<const std::byte> payload) {
+    wire::tubeMemFree record;
+    if (header.call != static_cast<uint32_t>(wire::Call::tubeMemFree) ||
+        payload.size() < sizeof(record))
+      return;
+    std::memcpy(&record, payload.data(), sizeof(record));
+    const Range* range = session.ranges().at(record.dptr);
+    if (range == nullptr || range->kind != RangeKind::kDevice || range->owner != 0 ||
+        range->device != static_cast<int>(gpu) || session.memory().was_taken_again(record.dptr))
+      return;
+    bytes += (range->bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  });
+  return bytes;
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>& call,
                 Reply<wire::tubeMemGetInfo>& reply) {
   session.deferred_frees().collect();
   const uint32_t gpu = session.context()->gpu;
   const PromisedMemory& memory = session.shared().memory.promised();
+  const uint64_t freed = freed_in_kept_records(session, gpu);
   CUresult error = CUDA_SUCCESS;
   const auto look = [&] {
     size_t free_bytes = 0;
@@ -132,7 +156,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>& call,
     error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
     const policies::GpuMemory seen = session.account().visible(
         gpu, call->kept, {memory.unpromised(gpu, free_bytes), total_bytes});
-    reply->free = seen.free_bytes;
+    reply->free = std::min(seen.free_bytes + freed, seen.total_bytes);
     reply->total = seen.total_bytes;
   };
   BlockPool* pool = session.shared().blocks;

@@ -21,8 +21,8 @@
 #include "proxy/code/image_trials.h"
 #include "proxy/code/jit_options.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/owner.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {

@@ -13,8 +13,8 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/calls/modules.h"
 #include "proxy/code/jit_options.h"
+#include "proxy/common/owner.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {

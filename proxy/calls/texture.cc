@@ -17,7 +17,8 @@ namespace tube::proxy {
 namespace {
 
 struct ResourceState : ObjectState {
-  uint64_t array_id = 0;  // of an array or mipmapped array
+  uint64_t array_id = 0;   // of an array or mipmapped array
+  bool destroyed = false;  // the client was told so; its end is kept back
 };
 
 constexpr uint64_t kSane = uint64_t{1}
@@ -84,16 +85,25 @@ CUresult keep(Session& session, wire::Kind kind, uint64_t raw, uint64_t array_id
   return CUDA_SUCCESS;
 }
 
-// nullptr: not an object of this client on the record's GPU.
+// nullptr: not an object of this client on the record's GPU, or one that it has destroyed.
 Object* own(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
   const uint64_t id = session.objects().adopted(kind, untrusted_raw, session.context()->gpu);
-  return id == 0 ? nullptr : session.objects().find(kind, id);
+  Object* object = id == 0 ? nullptr : session.objects().find(kind, id);
+  if (object == nullptr) return nullptr;
+  const bool destroyed = static_cast<const ResourceState&>(*object->state).destroyed;
+  return destroyed && !session.was_kept() ? nullptr : object;
 }
 
+// Kernels that are kept back may read it: it ends behind them.
 CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
   if (untrusted_raw == 0) return CUDA_SUCCESS;  // as the driver
-  const uint64_t id = session.objects().adopted(kind, untrusted_raw, session.context()->gpu);
-  return id == 0 ? CUDA_ERROR_INVALID_VALUE : session.destroy_object(kind, id);
+  Object* object = own(session, kind, untrusted_raw);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (session.end_behind_all()) {
+    static_cast<ResourceState&>(*object->state).destroyed = true;
+    return CUDA_SUCCESS;
+  }
+  return session.destroy_object(kind, session.objects().adopted(kind, untrusted_raw, session.context()->gpu));
 }
 
 // The driver's description with the client's id where the handle stands.

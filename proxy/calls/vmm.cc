@@ -3,7 +3,9 @@
 // a mapping becomes a range that copies may name.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
@@ -32,6 +34,13 @@ bool in_reservation(Session& session, uint64_t address, uint64_t bytes) {
   if (next == reservations.begin() || bytes == 0) return false;
   const auto& [base, size] = *std::prev(next);
   return address - base < size && bytes <= size - (address - base);
+}
+
+// Work that is kept back finds what it found before, at least.
+bool only_grants(std::span<const CUmemAccessDesc> access) {
+  return std::all_of(access.begin(), access.end(), [](const CUmemAccessDesc& one) {
+    return one.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  });
 }
 
 // The client's mappings that lie in [address, address + bytes).
@@ -171,6 +180,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemSetAccess>& call,
   uint64_t covered = 0;
   if (mappings_in(session, call->ptr, call->size, &covered).empty() || covered != call->size)
     return CUDA_ERROR_INVALID_VALUE;
+  if (!only_grants({descs, call->count}) && session.stay_behind_all()) return CUDA_SUCCESS;
   return session.shared().memory.set_access(call->ptr, call->size, {descs, call->count});
 }
 

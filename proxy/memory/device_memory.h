@@ -74,6 +74,8 @@ class DeviceMemory {
   // CUDA_ERROR_INVALID_VALUE when it is not the start of an allocation of this client. The GPU must
   // be done with it. `untrusted_returns`: the client makes the block's offer ready itself.
   CUresult free(CUdeviceptr untrusted_address, bool untrusted_returns = false);
+  // The record that frees it is kept back, and it was taken again behind that.
+  bool was_taken_again(CUdeviceptr address) const { return taken_again_.contains(address); }
   // In stream order: no target any more, and freed by free_retired when the GPU is there.
   CUresult retire(CUdeviceptr untrusted_address);
   CUresult free_retired(CUdeviceptr address) {

@@ -22,26 +22,36 @@ Object& Objects::Range::grow(uint32_t index) {
   return (*pages[page])[index % kPage];
 }
 
+// The live object of that id, also what has ended with the driver.
 const Object* Objects::peek(wire::Kind kind, uint64_t untrusted_id) const {
   const uint32_t index = plain_index(wire::id_index(untrusted_id));
   if (index == 0 || index >= limits::kObjectIndex) return nullptr;
   const Table& t = table(kind);
-  return (proxy_made(untrusted_id) ? t.proxy : t.client).at(index);
+  const Object* object = (proxy_made(untrusted_id) ? t.proxy : t.client).at(index);
+  if (object != nullptr && object->live && object->generation == wire::id_generation(untrusted_id))
+    return object;
+  if (t.aside.empty()) return nullptr;
+  const auto found = t.aside.find(untrusted_id);
+  return found != t.aside.end() ? &found->second : nullptr;
 }
 
 CUresult Objects::admit(wire::Kind kind, uint64_t untrusted_id) const {
   const uint32_t index = wire::id_index(untrusted_id);
   if (index == 0 || index >= limits::kObjectIndex) return CUDA_ERROR_INVALID_VALUE;
   if (count(kind) >= limits::objects(kind)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const Object* object = peek(kind, untrusted_id);
-  return object != nullptr && object->live ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return peek(kind, untrusted_id) != nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context,
                          std::unique_ptr<ObjectState> state) {
   if (CUresult error = admit(kind, untrusted_id); error != CUDA_SUCCESS) return error;
   Table& t = table(kind);
-  Object& object = t.client.grow(wire::id_index(untrusted_id));
+  const uint32_t index = wire::id_index(untrusted_id);
+  Object& object = t.client.grow(index);
+  if (object.live) {
+    t.aside.reserve(t.aside.size() + 1);  // what throws comes before the move
+    t.aside.emplace(id_of(object, index), std::move(object));
+  }
   object =
       Object{raw, wire::id_generation(untrusted_id), context, 0, true, false, 0, std::move(state)};
   t.count.fetch_add(1, std::memory_order_relaxed);
@@ -76,10 +86,7 @@ Object* Objects::find(wire::Kind kind, uint64_t untrusted_id) {
 }
 
 Object* Objects::find_to_end(wire::Kind kind, uint64_t untrusted_id) {
-  Object* object = const_cast<Object*>(peek(kind, untrusted_id));
-  if (object == nullptr || !object->live || object->generation != wire::id_generation(untrusted_id))
-    return nullptr;
-  return object;
+  return const_cast<Object*>(peek(kind, untrusted_id));
 }
 
 bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
@@ -90,10 +97,11 @@ bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
     t.free_indices.push_back(plain_index(wire::id_index(untrusted_id)));
     t.by_raw.erase({object->raw, object->gpu});
   }
+  t.count.fetch_sub(1, std::memory_order_relaxed);
+  if (t.aside.erase(untrusted_id) != 0) return true;
   object->live = false;
   object->raw = 0;
   object->state.reset();
-  t.count.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -102,6 +110,7 @@ void Objects::clear() {
     one.client.pages.clear();
     one.proxy.pages.clear();
     one.by_raw.clear();
+    one.aside.clear();
     one.count.store(0, std::memory_order_relaxed);
   }
 }
@@ -144,12 +153,15 @@ std::vector<uint64_t> Objects::ids(wire::Kind kind, bool ended) const {
       for (uint32_t slot = 0; slot < kPage; ++slot) {
         const Object& object = (*range.pages[page])[slot];
         if (object.live && (ended || !object.ended))
-          found.push_back(wire::make_id((page * kPage + slot) | bit, object.generation));
+          found.push_back(id_of(object, (page * kPage + slot) | bit));
       }
     }
   };
   collect(t.client, 0);
   collect(t.proxy, wire::kProxyMade);
+  for (const auto& [id, object] : t.aside) {
+    if (ended || !object.ended) found.push_back(id);
+  }
   return found;
 }
 

@@ -5,6 +5,10 @@
 // kProxyMade. A table is an array of pages of 256 entries made when first used: a look-up is two
 // loads and a compare, and a hostile index costs one page.
 //
+// The client uses an index again once it has posted the end of the object there. Where that end is
+// kept back (parked_records.h), the object moves aside for the new one, and is found by its id as
+// before.
+//
 // Session thread only; counts may be read from any thread.
 #pragma once
 
@@ -49,7 +53,7 @@ struct Object {
 
 class Objects {
  public:
-  // Whether the client may create `id` now: CUDA_ERROR_INVALID_VALUE for an id that is taken or out
+  // Whether the client may create `id` now: CUDA_ERROR_INVALID_VALUE for an id that is there or out
   // of range, CUDA_ERROR_OUT_OF_MEMORY at the kind's limit. Ask before the driver call, insert
   // after it.
   CUresult admit(wire::Kind kind, uint64_t untrusted_id) const;
@@ -120,11 +124,15 @@ class Objects {
     std::vector<uint32_t> free_indices;  // of `proxy`
     uint32_t next_index = 1;
     std::unordered_map<Raw, uint64_t, RawHash> by_raw;  // proxy-made only
+    std::unordered_map<uint64_t, Object> aside;     // the client's whose index has a newer one
     std::atomic<uint32_t> count{0};
   };
   Table& table(wire::Kind kind) { return tables_[static_cast<uint32_t>(kind)]; }
   const Table& table(wire::Kind kind) const { return tables_[static_cast<uint32_t>(kind)]; }
   const Object* peek(wire::Kind kind, uint64_t untrusted_id) const;
+  static uint64_t id_of(const Object& object, uint32_t index) {
+    return wire::make_id(index, object.generation);
+  }
   std::vector<uint64_t> ids(wire::Kind kind, bool ended) const;
 
   std::array<Table, static_cast<uint32_t>(wire::Kind::kCount)> tables_;

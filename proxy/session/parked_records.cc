@@ -8,7 +8,7 @@ namespace tube::proxy {
 bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
   if (uses.count == 0) return false;
   if (keys.behind == wire::Behind::kAll) return true;
-  if (keys.behind == wire::Behind::kEnds && uses.ends != 0) return true;
+  if (keys.behind != wire::Behind::kNamed && uses.ends != 0) return true;
   for (const ParkKeys::Key& key : keys.all()) {
     const auto found = uses.keys.find(key.value);
     if (found == uses.keys.end()) continue;
@@ -27,7 +27,13 @@ void ParkedRecords::note(Uses& uses, const ParkKeys& keys, int by) {
   }
 }
 
-bool ParkedRecords::must_stay(const ParkKeys& keys) const { return any_ && stays(keys, kept_); }
+bool ParkedRecords::must_stay(const ParkKeys& keys) const {
+  if (!any_) return false;
+  if (keys.behind != wire::Behind::kTried) return stays(keys, kept_);
+  ParkKeys names = keys;
+  names.behind = wire::Behind::kNamed;
+  return stays(names, kept_);
+}
 
 void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::byte> payload,
                          const ParkKeys& keys) {

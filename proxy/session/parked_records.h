@@ -11,8 +11,9 @@
 // changes (a stream always), the others it only uses. It stays behind an earlier record that is
 // kept here when they name one object and either changes it, and behind a held stream likewise.
 // Records that end or move what others may use without naming it (frees, unloads) stay behind all
-// that are kept (wire::Behind::kAll), and those that make what takes their place, an id or an
-// address, behind these (kEnds).
+// that are kept (wire::Behind::kAll). What is made meanwhile takes nobody's place: an object keeps
+// its id, and memory its address, until its end is executed. So calls that allocate are tried at
+// once, and stay behind the kept ends only where they found no memory (kTried).
 //
 // Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record, and for each
 // that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only, but
@@ -43,9 +44,10 @@ class ParkKeys {
   // What keys are made of beside the described kinds of objects.
   enum class Order : uint8_t { kLegacy = 16, kUploads };
 
-  // By the index alone: a new object with the index of one whose end is kept waits for that.
+  // With the generation: a new object with the index of one whose end is kept is another one
+  // (Objects::insert).
   static uint64_t object(wire::NamedKind kind, uint64_t id) {
-    return key(static_cast<uint8_t>(kind), wire::id_index(id));
+    return key(static_cast<uint8_t>(kind), id);
   }
   static uint64_t order(Order order, uint64_t number) {
     return key(static_cast<uint8_t>(order), number);
@@ -88,7 +90,10 @@ class ParkedRecords {
   // Whether a stream is held. False inside release() for a record that stays behind all, whatever
   // is kept behind it.
   bool holds() const { return held_.count != 0; }
-  // What comes with these keys must stay: something before it is held or kept.
+  // Whether something that ends what others may use is kept.
+  bool ends() const { return kept_.ends != 0; }
+  // What comes with these keys must stay: something before it is held or kept. What is tried first
+  // stays by its names alone.
   bool must_stay(const ParkKeys& keys) const;
   bool has_room(size_t bytes) const {
     return records_.size() < limits_.records && bytes_ + bytes <= limits_.bytes;
@@ -124,6 +129,11 @@ class ParkedRecords {
   }
   // Forgets all: the client is gone.
   void clear();
+  // In their order, `see(header, payload)`.
+  template <class See>
+  void each(See&& see) const {
+    for (const Record& record : records_) see(record.header, record.payload());
+  }
 
   // Of the records that stay behind all, which keep their order: how many were ever kept, and how
   // many of these are executed. Any thread.

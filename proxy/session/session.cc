@@ -2,10 +2,13 @@
 
 #include <sys/socket.h>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 #include <thread>
 
@@ -267,96 +270,16 @@ bool Session::step() {
     case shared::RingReader::Next::kRecord:
       if (parked_.any() && keep_back()) return true;
       execute(reader_->header(), reader_->payload());
-      if (again_)
-        parked_.keep(reader_->header(), reader_->payload(),
-                     keys_of(reader_->header(), reader_->payload()));
+      if (again_ || ends_later_) keep_executed();
       reader_->consume();
       return true;
   }
   return false;
 }
 
-// True when the record at the ring's head was dealt with: it stays behind something that is kept
-// back.
-bool Session::keep_back() {
-  const abi::RecordHeader& header = reader_->header();
-  const ParkKeys keys = keys_of(header, reader_->payload());
-  if (!parked_.must_stay(keys)) return false;
-  if (header.reply_slot != abi::kNoReply && wire::properties_of(header.call).marks) {
-    shared::complete_reply(segment_, header.reply_slot, header.sequence, CUDA_ERROR_NOT_READY, {});
-  } else {
-    if (!parked_.has_room(reader_->payload().size()) && !wait_for_room()) return true;
-    if (!parked_.must_stay(keys)) return false;
-    parked_.keep(header, reader_->payload(), keys);
-  }
-  reader_->consume();
-  return true;
-}
-
-// False: the session ends. The ring waits meanwhile, as if it were full.
-bool Session::wait_for_room() {
-  constexpr int kLookMs = 1;
-  while (!parked_.has_room(reader_->payload().size())) {
-    if (stop_.load(std::memory_order_relaxed)) return false;
-    parked_waits_.give_up();
-    if (!go_on_parked()) poll(nullptr, 0, kLookMs);
-  }
-  return true;
-}
-
-// Something was submitted for which streams were held: what may go now goes.
-bool Session::go_on_parked() {
-  if (launches_.holding()) launches_.watch();
-  if (parked_waits_.any() && parked_waits_.look()) lanes_.nudge();
-  if (own_waits_.any() && own_waits_.look()) lanes_.nudge();
-  if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
-  launches_.settle();
-  parked_waits_.settle();
-  parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
-    again_ = false;
-    if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
-    return !again_;
-  });
-  launches_.settled();
-  parked_waits_.settled();
-  record_ = &reader_->header();  // what was kept is gone
-  return true;
-}
-
-bool Session::waits_for_own() {
-  const CUdevice device = shared_.gpus[context()->gpu].device;
-  if (!own_waits_.stays(record().sequence, device)) return false;
-  come_again();
-  return true;
-}
-
-ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload) {
-  const wire::CallProperties& properties = wire::properties_of(header.call);
-  ParkKeys keys;
-  keys.behind = properties.behind;
-  for (const wire::NamedField& field : properties.named_fields()) {
-    uint64_t id = 0;
-    if (payload.size() < field.at + sizeof(id)) break;  // too short for its call
-    std::memcpy(&id, payload.data() + field.at, sizeof(id));
-    if (field.kind == wire::NamedKind::kStream) {
-      const Object* object = objects_.find(wire::Kind::kStream, id);
-      const ContextShare* share = contexts_.of_record(header.context);
-      if (id == wire::kLegacyStream && share != nullptr)
-        StreamState::add_legacy_keys(keys, share->number);
-      else if (object != nullptr)
-        static_cast<const StreamState&>(*object->state)
-            .add_keys(keys, !properties.marks, field.changes);
-      else StreamState::add_keys_unmade(keys, id, share, field.changes);
-    } else if (id != 0) {
-      keys.add(ParkKeys::object(field.kind, id), field.changes);
-    }
-  }
-  return keys;
-}
-
 void Session::execute(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   record_ = &header;
-  again_ = false;
+  again_ = ends_later_ = stays_behind_all_ = false;
   ranges_.at_record(header.sequence);
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   call_.store(header.call, std::memory_order_relaxed);
@@ -388,6 +311,11 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
       reply_.start(0);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && waits_for_memory(header)) {
+      again_ = true;
+      result = CUDA_SUCCESS;
+    }
+    take_fds_back();
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) Stats::add(stats_.errors);
@@ -516,12 +444,20 @@ CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrus
                                                             : CUDA_ERROR_INVALID_VALUE;
 }
 
+// A record that comes again finds the files again that it took.
+void Session::take_fds_back() {
+  if (again_) std::move(lent_fds_.begin(), lent_fds_.end(), std::back_inserter(waiting_fds_));
+  lent_fds_.clear();
+}
+
 UniqueFd Session::take_fd(uint64_t token) {
   while (true) {
     for (auto it = waiting_fds_.begin(); it != waiting_fds_.end(); ++it) {
       if (it->first != token) continue;
       UniqueFd fd = std::move(it->second);
       waiting_fds_.erase(it);
+      if (waits_for_memory(*record_))
+        lent_fds_.emplace_back(token, UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)));
       return fd;
     }
     if (waiting_fds_.size() >= limits::kWaitingFds) return UniqueFd();

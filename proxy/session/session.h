@@ -274,6 +274,14 @@ class Session {
   // What the record does next waits for its turn, and its stream is held: it is executed again when
   // that is let go. Its handler knows how far it is, and returns CUDA_SUCCESS.
   void come_again() { again_ = true; }
+  // For records that are tried first (wire::Behind::kTried). True: something is kept back that may
+  // rely on what the record changes; it comes again behind that, and its handler returns
+  // CUDA_SUCCESS.
+  bool stay_behind_all();
+  // The same, and the client is told CUDA_SUCCESS at once.
+  bool end_behind_all();
+  // The record was kept back before: nothing that it stays behind is there any more.
+  bool was_kept() const { return going_on_; }
 
   // What the session is made of.
   ContextShares& contexts() { return contexts_; }
@@ -442,6 +450,9 @@ class Session {
   bool step();
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();
+  bool waits_for_memory(const abi::RecordHeader& header) const;
+  void keep_executed();
+  void take_fds_back();
   bool at_rest();
   bool has_work();
   bool go_on_parked();
@@ -531,11 +542,15 @@ class Session {
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;
   std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;
+  std::vector<std::pair<uint64_t, UniqueFd>> lent_fds_;  // copies for a record that may come again
   uint64_t fd_token_ = 0;
 
   ReplyBuffer reply_;
   const abi::RecordHeader* record_ = nullptr;
   bool again_ = false;  // it is not done (come_again())
+  bool stays_behind_all_ = false;
+  bool ends_later_ = false;  // the same, and its client was answered
+  bool going_on_ = false;    // was_kept()
   DevResources dev_resources_;
 
   uint32_t over_ = 0;  // futex; 1 when the thread is at its end

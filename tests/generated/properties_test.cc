@@ -130,39 +130,24 @@ TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
 // What ends or moves something that a record may use without naming it.
 TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kAll; }),
-            (std::set<std::string>{"tubeStoreRelease",
-                                   "tubeStoreSeal",
-                                   "tubeUnload",
-                                   "tubeMemFree",
-                                   "tubePinnedFree",
-                                   "tubeContextDestroy",
-                                   "tubePrimaryReset",
-                                   "tubeContextLimit",
-                                   "tubeHostRegister",
-                                   "tubeHostUnregister",
-                                   "tubeIpcCloseMem",
-                                   "tubeGraphFree",
-                                   "tubeGraphMemory",
-                                   "tubeExternalFree",
-                                   "tubeDestroyExternal",
-                                   "cuMemAddressFree",
-                                   "cuMemMap",
-                                   "cuMemRelease",
-                                   "cuMemSetAccess",
-                                   "cuMemUnmap",
-                                   "cuArrayDestroy",
-                                   "cuMipmappedArrayDestroy",
-                                   "cuSurfObjectDestroy",
-                                   "cuTexObjectDestroy",
-                                   "cuFlushGPUDirectRDMAWrites",
+            (std::set<std::string>{"tubeStoreRelease", "tubeStoreSeal", "tubeUnload", "tubeMemFree",
+                                   "tubePinnedFree", "tubeContextDestroy", "tubePrimaryReset",
+                                   "tubeHostUnregister", "tubeIpcCloseMem", "tubeGraphFree",
+                                   "tubeGraphMemory", "tubeExternalFree", "tubeDestroyExternal",
+                                   "cuMemRelease", "cuMemUnmap", "cuFlushGPUDirectRDMAWrites",
                                    "cuCtxResetPersistingL2Cache"}));
 }
 
-// What makes an object, or memory, that may take the place of one whose end is kept back.
 TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kEnds; }),
-            (std::set<std::string>{"tubeStoreReserve",
-                                   "tubeLoadImage",
+            (std::set<std::string>{"tubeStoreReserve", "tubeHostRegister"}));
+}
+
+// What may need the memory that kept records give back, or ends what they may use and is answered
+// before.
+TEST(Properties, TheseRecordsAreTriedBeforeTheyStay) {
+  EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kTried; }),
+            (std::set<std::string>{"tubeLoadImage",
                                    "tubeGetKernel",
                                    "tubeMemAlloc",
                                    "tubePinnedAlloc",
@@ -180,7 +165,14 @@ TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
                                    "tubeImportExternalMemory",
                                    "tubeImportExternalSemaphore",
                                    "tubeExternalArray",
-                                   "tubeExternalBuffer"}));
+                                   "tubeExternalBuffer",
+                                   "cuMemSetAccess",
+                                   "cuArrayDestroy",
+                                   "cuMipmappedArrayDestroy",
+                                   "cuTexObjectCreate",
+                                   "cuSurfObjectCreate",
+                                   "cuTexObjectDestroy",
+                                   "cuSurfObjectDestroy"}));
 }
 
 // Beside the streams that they name.

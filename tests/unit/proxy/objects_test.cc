@@ -32,15 +32,34 @@ TEST(Objects, AStaleGenerationIsUnknown) {
   EXPECT_FALSE(objects.erase(Kind::kEvent, make_id(7, 1)));
 }
 
-TEST(Objects, RefusesATakenIndexAndIndicesOutOfRange) {
+TEST(Objects, RefusesATakenIdAndIndicesOutOfRange) {
   Objects objects;
   ASSERT_EQ(objects.insert(Kind::kEvent, make_id(7, 1), uint64_t{0x70}, 1), CUDA_SUCCESS);
-  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(7, 2)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(7, 1)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(objects.admit(Kind::kEvent, make_id(0, 1)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(objects.admit(Kind::kEvent, make_id(limits::kObjectIndex, 1)),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(objects.admit(Kind::kEvent, make_id(wire::kProxyMade | 3, 1)),
             CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(Objects, ANewerOneWithItsIndexLeavesTheOlderOneThere) {
+  Objects objects;
+  for (uint32_t generation : {1, 2, 3})
+    ASSERT_EQ(objects.insert(Kind::kEvent, make_id(7, generation), uint64_t{generation}, 1),
+              CUDA_SUCCESS);
+  EXPECT_EQ(objects.count(Kind::kEvent), 3u);
+  EXPECT_EQ(objects.ids(Kind::kEvent).size(), 3u);
+  EXPECT_EQ(objects.find(Kind::kEvent, make_id(7, 1))->raw, 1u);
+  EXPECT_EQ(objects.find(Kind::kEvent, make_id(7, 3))->raw, 3u);
+  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(7, 1)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(objects.erase(Kind::kEvent, make_id(7, 1)));
+  EXPECT_FALSE(objects.erase(Kind::kEvent, make_id(7, 1)));
+  EXPECT_EQ(objects.find(Kind::kEvent, make_id(7, 1)), nullptr);
+  EXPECT_TRUE(objects.erase(Kind::kEvent, make_id(7, 3)));
+  EXPECT_EQ(objects.find(Kind::kEvent, make_id(7, 2))->raw, 2u);
+  EXPECT_TRUE(objects.erase(Kind::kEvent, make_id(7, 2)));
+  EXPECT_EQ(objects.count(Kind::kEvent), 0u);
 }
 
 TEST(Objects, StopsAtTheLimit) {

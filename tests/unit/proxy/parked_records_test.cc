@@ -115,17 +115,30 @@ TEST_F(ParkedRecordsTest, WhatTakesThePlaceOfSomethingThatEndsWaitsForItsEnd) {
   EXPECT_EQ(went, (Went{1, 4, 2, 3}));
 }
 
-TEST_F(ParkedRecordsTest, AnObjectWithTheIndexOfOneThatEndsWaitsForItsEnd) {
-  ParkKeys made, other;
+TEST_F(ParkedRecordsTest, AnObjectWithTheIndexOfOneThatEndsIsAnotherOne) {
+  ParkKeys ends, made;
+  ends.add(ParkKeys::object(NamedKind::kEvent, wire::make_id(7, 1)), true);
   made.add(ParkKeys::object(NamedKind::kEvent, wire::make_id(7, 2)), true);
-  other.add(ParkKeys::object(NamedKind::kEvent, wire::make_id(8, 1)), true);
   parked.hold(stream(1));
   comes(1, with(stream(1), NamedKind::kEvent, wire::make_id(7, 1), true));
-  comes(2, made);
-  comes(3, other);
+  comes(2, ends);
+  comes(3, made);
   EXPECT_EQ(went, Went{3});
   lets_go(stream(1));
   EXPECT_EQ(went, (Went{3, 1, 2}));
+}
+
+TEST_F(ParkedRecordsTest, WhatIsTriedStaysBehindTheEndsOnceItIsKept) {
+  ParkKeys free, make = stream(1), tried;
+  free.behind = wire::Behind::kAll;
+  make.behind = tried.behind = wire::Behind::kTried;
+  parked.hold(stream(1));
+  comes(1, free);
+  comes(2, tried);
+  comes(3, make);
+  EXPECT_EQ(went, Went{2});
+  lets_go(stream(1));
+  EXPECT_EQ(went, (Went{2, 1, 3}));
 }
 
 TEST_F(ParkedRecordsTest, WhatIsHeldDuringTheReleaseCountsAtOnce) {

@@ -417,5 +417,101 @@ TEST_F(SessionTest, RandomPayloadsOfEveryCallLeaveNothingBehind) {
   EXPECT_EQ(map.blocks(), 0u);
 }
 
+// What is kept back for a stream of its own, which the test holds.
+class HeldSessionTest : public SessionTest {
+ protected:
+  HeldSessionTest() { hold(); }
+  void hold() {
+    keys.add(ParkKeys::object(wire::NamedKind::kStream, make_id(90, 1)), true);
+    session->parked().hold(keys);
+  }
+  void let_go() {
+    session->parked().let_go(keys);
+    session->ask_for_work();  // a nudge
+    session->drain_for_test();
+  }
+  // Posts it with a reply slot, and says whether it was answered.
+  template <class X>
+  bool answers(const X& x, CUresult* result = nullptr) {
+    abi::ReplyHeader& slot = client_segment.reply(1);
+    shared::client_opens_reply(slot);
+    post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes, 1, 1);
+    return was_answered(result);
+  }
+  bool was_answered(CUresult* result = nullptr) {
+    abi::ReplyHeader& slot = client_segment.reply(1);
+    if (!shared::client_sees_reply(slot)) return false;
+    if (result != nullptr) *result = static_cast<CUresult>(slot.result);
+    shared::client_frees_reply(slot);
+    return true;
+  }
+  ParkKeys keys;
+};
+
+TEST_F(HeldSessionTest, AnAllocationWaitsForFreesThatAreKeptOnlyWhereItFindsNoMemory) {
+  constexpr uint64_t kHalf = 600u << 20;  // of 1 GiB
+  const uint64_t first = allocate(kHalf);
+  wire::tubeMemFree free{};
+  free.dptr = first;
+  post(free);
+  EXPECT_EQ(session->parked().count(), 1u);
+  EXPECT_NE(allocate(4096), 0u);
+  EXPECT_NE(allocate(4u << 20), 0u);
+  wire::tubeMemAlloc large{};
+  large.bytes = kHalf;
+  EXPECT_FALSE(answers(large));
+  EXPECT_EQ(session->parked().count(), 2u);
+  let_go();
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  EXPECT_TRUE(was_answered(&result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(session->parked().count(), 0u);
+}
+
+TEST_F(HeldSessionTest, MemoryThatCannotComeBackIsRefusedAtOnce) {
+  wire::tubeMemAlloc larger{};
+  larger.bytes = 2ull << 30;
+  CUresult result = CUDA_SUCCESS;
+  EXPECT_TRUE(answers(larger, &result));
+  EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(HeldSessionTest, WhatIsFreedInKeptRecordsCountsAsFree) {
+  constexpr uint64_t kBytes = 64u << 20;
+  const uint64_t memory = allocate(kBytes);
+  wire::tubeMemGetInfo_reply before{}, after{};
+  EXPECT_EQ(call(wire::tubeMemGetInfo{}, &before), CUDA_SUCCESS);
+  wire::tubeMemFree free{};
+  free.dptr = memory;
+  post(free);
+  EXPECT_EQ(call(wire::tubeMemGetInfo{}, &after), CUDA_SUCCESS);
+  EXPECT_EQ(after.free, before.free + kBytes);
+}
+
+TEST_F(HeldSessionTest, AnArrayEndsBehindWhatIsKeptAndItsClientGoesOn) {
+  driver.cuArrayCreate_v2 = [](CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) {
+    static uintptr_t made = 0;
+    *array = reinterpret_cast<CUarray>(made += 16);
+    return CUDA_SUCCESS;
+  };
+  driver.cuArrayDestroy = [](CUarray) { return CUDA_SUCCESS; };
+  wire::cuArrayCreate_v2 make{};
+  make.pHandle = make_id(4, 1);
+  const CUDA_ARRAY_DESCRIPTOR shape{16, 16, CU_AD_FORMAT_FLOAT, 1};
+  std::memcpy(make.pAllocateArray, &shape, sizeof(shape));
+  wire::cuArrayCreate_v2_reply made{};
+  ASSERT_EQ(call(make, &made), CUDA_SUCCESS);
+  wire::cuArrayDestroy end{};
+  end.hArray = make.pHandle;
+  wire::cuArrayDestroy_reply ended{};
+  EXPECT_EQ(call(end, &ended), CUDA_SUCCESS);
+  EXPECT_EQ(session->object_count(Kind::kArray), 1u);
+  make.pHandle = make_id(4, 2);  // its index is the client's again
+  EXPECT_EQ(call(make, &made), CUDA_SUCCESS);
+  let_go();
+  EXPECT_EQ(session->object_count(Kind::kArray), 1u);
+  EXPECT_EQ(call(end, &ended), CUDA_ERROR_INVALID_HANDLE);
+}
+
 }  // namespace
 }  // namespace tube::proxy

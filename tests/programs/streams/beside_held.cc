@@ -1,0 +1,135 @@
+// Calls that wait for nobody's work, while a stream stands with a copy behind a gate that this very
+// thread opens after them.
+#include <cstring>
+
+#include "tests/programs/common.h"
+
+namespace {
+
+constexpr size_t kBytes = 4 << 20;
+
+// A stream that waits for the program, with a copy behind that.
+class Held {
+ public:
+  Held() {
+    CU(cuMemHostAlloc(reinterpret_cast<void**>(&word_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(cuMemHostGetDevicePointer(&address_, word_, 0));
+    CU(cuMemHostAlloc(reinterpret_cast<void**>(&host_), kBytes, 0));
+    memset(host_, 7, kBytes);
+    CU(cuMemAlloc(&memory_, kBytes));
+    CU(cuMemAlloc(&other, kBytes));
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+    *word_ = 0;
+    // The link is another stream's: the copy below takes its turn.
+    CU(cuMemcpyHtoDAsync(other, host_, kBytes, free_stream));
+    CU(cuStreamSynchronize(free_stream));
+    CU(cuStreamWaitValue32(stream, address_, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    CU(cuMemcpyHtoDAsync(memory_, host_, kBytes, stream));
+  }
+  ~Held() {
+    __atomic_store_n(word_, 1u, __ATOMIC_RELEASE);
+    CU(cuCtxSynchronize());
+    unsigned char last = 0;
+    CU(cuMemcpyDtoH(&last, memory_ + kBytes - 1, 1));
+    printf("behind the gate: %d\n", last);
+    CU(cuStreamDestroy(free_stream));
+    CU(cuMemFree(memory_));
+    CU(cuMemFree(other));
+    CU(cuMemFreeHost(host_));
+    CU(cuMemFreeHost(word_));
+  }
+  CUdeviceptr other = 0;
+  CUstream stream = nullptr, free_stream = nullptr;
+
+ private:
+  uint32_t* word_ = nullptr;
+  unsigned char* host_ = nullptr;
+  CUdeviceptr address_ = 0, memory_ = 0;
+};
+
+void an_event_after_one_that_was_recorded_there() {
+  Held held;
+  CUevent first = nullptr, second = nullptr;
+  CU(cuEventCreate(&first, CU_EVENT_DISABLE_TIMING));
+  CU(cuEventRecord(first, held.stream));
+  CU(cuEventDestroy(first));
+  CU(cuEventCreate(&second, CU_EVENT_DISABLE_TIMING));
+  CU(cuMemsetD8Async(held.other, 3, kBytes, held.free_stream));
+  CU(cuEventRecord(second, held.free_stream));
+  CU(cuEventSynchronize(second));
+  printf("another event\n");
+  CU(cuEventDestroy(second));
+}
+
+void a_stream_after_that_one() {
+  Held held;
+  CU(cuStreamDestroy(held.stream));
+  CUstream next = nullptr;
+  CU(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+  CU(cuMemsetD8Async(held.other, 3, kBytes, next));
+  CU(cuStreamSynchronize(next));
+  printf("another stream\n");
+  CU(cuStreamDestroy(next));
+}
+
+void memory_of_its_own() {
+  Held held;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  const CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUdeviceptr at = 0, allocated = 0;
+  CUmemGenericAllocationHandle handle = 0, unused = 0;
+  CU(cuMemCreate(&unused, kBytes, &prop, 0));
+  CU(cuMemRelease(unused));
+  CU(cuMemAddressReserve(&at, 2 * kBytes, 0, 0, 0));
+  CU(cuMemAddressFree(at, 2 * kBytes));
+  CU(cuMemAddressReserve(&at, 2 * kBytes, 0, 0, 0));
+  CU(cuMemCreate(&handle, kBytes, &prop, 0));
+  CU(cuMemMap(at, kBytes, 0, handle, 0));
+  CU(cuMemSetAccess(at, kBytes, &access, 1));
+  CU(cuMemRelease(handle));
+  CU(cuMemsetD8Async(at, 6, kBytes, held.free_stream));
+  CU(cuMemAlloc(&allocated, kBytes));
+  size_t free_bytes = 0, total_bytes = 0, limit = 0;
+  CU(cuMemGetInfo(&free_bytes, &total_bytes));
+  CU(cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE));
+  unsigned char found = 0;
+  CU(cuMemcpyDtoHAsync(&found, at + kBytes - 1, 1, held.free_stream));
+  CU(cuStreamSynchronize(held.free_stream));
+  printf("memory: %d\n", found);
+}
+
+void the_end_of_a_texture() {
+  CUarray array = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR shape{64, 64, CU_AD_FORMAT_FLOAT, 1};
+  CU(cuArrayCreate(&array, &shape));
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array;
+  const CUDA_TEXTURE_DESC how{};
+  CUtexObject texture = 0, next = 0;
+  CU(cuTexObjectCreate(&texture, &resource, &how, nullptr));
+  {
+    Held held;
+    CU(cuTexObjectDestroy(texture));
+    SHOW(cuTexObjectDestroy(texture));
+    SHOW(cuTexObjectGetResourceDesc(&resource, texture));
+    CU(cuTexObjectCreate(&next, &resource, &how, nullptr));
+    printf("another texture\n");
+  }
+  CU(cuTexObjectDestroy(next));
+  CU(cuArrayDestroy(array));
+}
+
+}  // namespace
+
+int main() {
+  Gpu gpu;
+  an_event_after_one_that_was_recorded_there();
+  a_stream_after_that_one();
+  memory_of_its_own();
+  the_end_of_a_texture();
+  return 0;
+}
