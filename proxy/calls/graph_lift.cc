@@ -17,11 +17,12 @@ LiftedCopies::~LiftedCopies() {
 }
 
 LiftedCopy* LiftedCopies::find(CUgraphNode node) {
-  LiftedCopy* found = nullptr;
+  LiftedCopy *updated = nullptr, *made = nullptr;
   for_each([&](LiftedCopy& copy) {
-    if (copy.updated == node || copy.made == node) found = &copy;
+    if (copy.updated == node) updated = &copy;
+    if (copy.made == node) made = &copy;
   });
-  return found;
+  return updated != nullptr ? updated : made;
 }
 
 namespace {
@@ -250,7 +251,7 @@ CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& cal
   StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
   CUresult error = CUDA_SUCCESS;
-  if (lifted.next_ == 0 && lifted.end_ != nullptr && lifted.stream_ != op.stream)
+  if (lifted.next_ == 0 && lifted.end_ != nullptr && !lifted.ended_on(op))
     error = driver.cuStreamWaitEvent(op.stream, lifted.end_, 0);
   while (error == CUDA_SUCCESS && lifted.next_ < count) {
     const size_t at = lifted.next_++;
@@ -276,11 +277,17 @@ CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& cal
   return error;
 }
 
+// The driver gives a new stream the handle of one that has ended, whose work may go on.
+bool LiftedCopies::ended_on(const StreamOp& op) const {
+  return stream_ == op.stream && stream_id_ == op.state->id && context_ == op.state->context;
+}
+
 CUresult LiftedCopies::record_end(const StreamOp& op) {
   if (end_ != nullptr && context_ != op.state->context)
     (void)driver_.cuEventDestroy_v2(std::exchange(end_, nullptr));
   context_ = op.state->context;
   stream_ = op.stream;
+  stream_id_ = op.state->id;
   if (end_ == nullptr) {
     if (CUresult error = driver_.cuEventCreate(&end_, CU_EVENT_DISABLE_TIMING);
         error != CUDA_SUCCESS)

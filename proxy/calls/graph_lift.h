@@ -32,7 +32,7 @@ struct StreamOp;
 struct LiftedCopy {
   size_t number = 0;  // of its node, among those of the graph that the instance was made from
   // Of that graph, and of the one that the instance was updated with last. The client may have
-  // destroyed either: compared, never used.
+  // destroyed either: compared, never used. The second may have the address of another one's first.
   CUgraphNode made = nullptr, updated = nullptr;
   CUdeviceptr dst = 0, src = 0;
   uint64_t bytes = 0;
@@ -66,12 +66,14 @@ class LiftedCopies {
   friend CUresult launch_lifted(Session&, const Decoded<wire::cuGraphLaunch>&, CUgraphExec,
                                 LiftedCopies&);
   CUresult record_end(const StreamOp& op);
+  bool ended_on(const StreamOp& op) const;
 
   const Driver& driver_;
   uint64_t sequence_ = 0;  // the record of the launch that is under way
   size_t next_ = 0;        // of its copies, the graph itself being one of them
   CUevent end_ = nullptr;  // of the last launch, an event of its stream's context
   CUstream stream_ = nullptr;
+  uint64_t stream_id_ = 0;
   uint32_t context_ = 0;
 };
 

@@ -251,12 +251,85 @@ void on_two_streams(Fixture& f) {
   print_hash("b", f.b.read());
 }
 
+// The second launch comes behind the first one, whose stream has ended and waits for a value: the
+// copy in front of it must not change what the first one's kernel reads.
+void behind_an_ended_stream(Fixture& f) {
+  uint32_t* gate = nullptr;
+  CUdeviceptr address = 0;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&gate), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+  CU(cuMemHostGetDevicePointer(&address, gate, 0));
+  *gate = 0;
+  f.in.fill(41);
+  CUgraph graph = f.capture([&] {
+    f.up(f.a, f.in);
+    f.run_step(f.stream, f.a, 3);
+  });
+  CUgraphExec exec = instance(graph);
+  CUstream first = nullptr;
+  CU(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamWaitValue32(first, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  CU(cuGraphLaunch(exec, first));
+  CU(cuStreamDestroy(first));
+  Stream second;
+  CU(cuGraphLaunch(exec, second));
+  // So that a copy that does not wait has been done.
+  for (int i = 0; i < 100; ++i) {
+    size_t free_bytes = 0, total_bytes = 0;
+    CU(cuMemGetInfo(&free_bytes, &total_bytes));
+  }
+  __atomic_store_n(gate, 1u, __ATOMIC_RELEASE);
+  CU(cuStreamSynchronize(second));
+  print_hash("behind an ended stream", f.a.read());
+  CU(cuGraphExecDestroy(exec));
+  CU(cuGraphDestroy(graph));
+  CU(cuMemFreeHost(gate));
+}
+
+// A node of the graph that an instance was updated with may have the address of one of the graph
+// that it was made from, which is gone.
+void nodes_at_addresses_of_others(Fixture& f, CUcontext context) {
+  const auto make = [&](Pinned& to_a, Pinned& to_b, CUgraphNode(&nodes)[2]) {
+    CUgraph graph = nullptr;
+    CU(cuGraphCreate(&graph, 0));
+    const CUDA_MEMCPY3D a = row(f.a.pointer, to_a.words, true);
+    const CUDA_MEMCPY3D b = row(f.b.pointer, to_b.words, true);
+    CU(cuGraphAddMemcpyNode(&nodes[0], graph, nullptr, 0, &a, context));
+    CU(cuGraphAddMemcpyNode(&nodes[1], graph, nullptr, 0, &b, context));
+    return graph;
+  };
+  f.in.fill(51);
+  f.other_in.fill(52);
+  f.middle.fill(53);
+  for (int round = 0; round < 3; ++round) {
+    CUgraphNode nodes[2];
+    CUgraph first = make(f.in, f.in, nodes);
+    CUgraphExec exec = instance(first);
+    CU(cuGraphDestroy(first));
+    CUgraph second = make(f.in, f.other_in, nodes);
+    CUgraphExecUpdateResultInfo info{};
+    CU(cuGraphExecUpdate(exec, second, &info));
+    const CUDA_MEMCPY3D a = row(f.a.pointer, f.middle.words, true);
+    CU(cuGraphExecMemcpyNodeSetParams(exec, nodes[0], &a, context));
+    CU(cuMemsetD32(f.a.pointer, 0, kCount));
+    CU(cuMemsetD32(f.b.pointer, 0, kCount));
+    CU(cuStreamSynchronize(nullptr));
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuStreamSynchronize(f.stream));
+    print_hash("a", f.a.read());
+    print_hash("b", f.b.read());
+    CU(cuGraphExecDestroy(exec));
+    CU(cuGraphDestroy(second));
+  }
+}
+
 void all(Fixture& f, CUcontext context) {
   captured(f);
   chain(f);
   by_hand(f, context);
   updated(f);
   on_two_streams(f);
+  behind_an_ended_stream(f);
+  nodes_at_addresses_of_others(f, context);
 }
 
 // Both directions, so that every copy has company.
