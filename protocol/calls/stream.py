@@ -19,8 +19,8 @@ call("cuStreamSetAttribute", lane="hand", handler="generated", hStream=gets_attr
 call("cuStreamGetAttribute", lane="reply", value=out())
 call("cuStreamCopyAttributes", lane="reply", handler="hand", dstStream=gets_attributes())
 
-call("cuStreamWriteValue32_v2", lane="hand", addr=address(4), handler="generated")
-call("cuStreamWriteValue64_v2", lane="hand", addr=address(8), handler="generated")
+call("cuStreamWriteValue32_v2", lane="hand", addr=address(4, written=True), handler="generated")
+call("cuStreamWriteValue64_v2", lane="hand", addr=address(8, written=True), handler="generated")
 call("cuStreamWaitValue32_v2", lane="hand", addr=address(4))
 call("cuStreamWaitValue64_v2", lane="hand", addr=address(8))
 opaque("CUstreamBatchMemOpParams", 48)

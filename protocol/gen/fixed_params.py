@@ -170,10 +170,11 @@ class Value(Parameter):
 
 class Address(Value):
     """A device address, or a void* that is one. With an extent the proxy checks that the client
-    owns those bytes."""
+    owns those bytes, and may write them when the call does (`written`)."""
 
     def take(self, arguments):
         self.bytes = arguments.pop("bytes", None)
+        self.written = arguments.pop("written", False)
         self.kind = "dptr"
         if self.ctype not in ("CUdeviceptr", "void *"):
             raise ParameterError(f"is `{self.ctype}`, not an address")
@@ -185,9 +186,8 @@ class Address(Value):
     def prepare(self):
         if self.bytes is None:
             return []
-        return [
-            f"if (CUresult r = session.check_device_range(call->{self.name}, {self.bytes})) return r;"
-        ]
+        check = "check_target_range" if self.written else "check_device_range"
+        return [f"if (CUresult r = session.{check}(call->{self.name}, {self.bytes})) return r;"]
 
     def argument(self):
         if self.ctype == "CUdeviceptr":

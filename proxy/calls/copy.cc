@@ -21,9 +21,12 @@ static_assert(static_cast<uint64_t>(wire::ChunkBecomes::kFree) == abi::kChunkFre
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wire::tubeCopy>&) {
   if (call->bytes == 0) return CUDA_SUCCESS;
-  const Range* const dst = session.ranges().covering(call->dst, call->bytes);
   const Range* const src = session.ranges().covering(call->src, call->bytes);
-  if (dst == nullptr || src == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (src == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Range* dst = nullptr;
+  if (CUresult error = session.check_target_range(call->dst, call->bytes, &dst);
+      error != CUDA_SUCCESS)
+    return error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   return session.copies().issue({.kind = Copies::kind_of(*dst, *src),
@@ -39,8 +42,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
                 Reply<wire::tubeCopyInline>&) {
   const auto data = call.blob(call->data);
   if (data.empty()) return CUDA_SUCCESS;
-  const Range* const dst = session.ranges().covering(call->dst, data.size());
-  if (dst == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Range* dst = nullptr;
+  if (CUresult error = session.check_target_range(call->dst, data.size(), &dst);
+      error != CUDA_SUCCESS)
+    return error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   // A captured copy would read these bytes at every launch of the graph, long after they are gone.
@@ -77,7 +82,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
     return CUDA_ERROR_INVALID_VALUE;
   const bool to_device = call->becomes == wire::ChunkBecomes::kFree;
   CopyEnd device{.address = call->dptr};
-  if (call->bytes != 0) {
+  if (to_device) {
+    if (CUresult error = session.check_target_range(call->dptr, call->bytes, &device.range);
+        error != CUDA_SUCCESS)
+      return error;
+  } else if (call->bytes != 0) {
     device.range = session.ranges().covering(call->dptr, call->bytes);
     if (device.range == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -111,7 +120,7 @@ CUmemorytype type_of(const CopyEnd& end) {
 }
 
 CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&extent)[3],
-                      CopyEnd& out) {
+                      bool written, CopyEnd& out) {
   if (side.kind == wire::SideKind::kArray) {
     const Object* array = session.objects().find(wire::Kind::kArray, side.address);
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -128,6 +137,7 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
     return CUDA_ERROR_INVALID_VALUE;
   if (side.kind == wire::SideKind::kAddress) {
     out.address = side.address;
+    if (written) return session.check_target_range(side.address, bytes, &out.range);
     out.range = session.ranges().covering(side.address, bytes);
     return out.range != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
@@ -151,9 +161,10 @@ CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
   if (!region_bytes(extent, &out->bytes)) return CUDA_ERROR_INVALID_VALUE;
   CopyEnd& from = out->src;
   CopyEnd& to = out->dst;
-  if (CUresult error = resolve_side(session, src, extent, from); error != CUDA_SUCCESS)
+  if (CUresult error = resolve_side(session, src, extent, false, from); error != CUDA_SUCCESS)
     return error;
-  if (CUresult error = resolve_side(session, dst, extent, to); error != CUDA_SUCCESS) return error;
+  if (CUresult error = resolve_side(session, dst, extent, true, to); error != CUDA_SUCCESS)
+    return error;
   CUDA_MEMCPY3D* const copy = &out->copy;
   *copy = {};
   copy->srcXInBytes = src.origin[0];
@@ -234,7 +245,7 @@ CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t e
   if (height != 1 && (pitch < row_bytes || pitch % element != 0)) return CUDA_ERROR_INVALID_VALUE;
   const unsigned __int128 bytes = static_cast<unsigned __int128>(height - 1) * pitch + row_bytes;
   if (bytes >> 62) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(dst, static_cast<uint64_t>(bytes));
+  return session.check_target_range(dst, static_cast<uint64_t>(bytes));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemset>& call, Reply<wire::tubeMemset>&) {

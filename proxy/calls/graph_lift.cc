@@ -225,9 +225,12 @@ namespace {
 
 CUresult issue(Session& session, const StreamOp& op, const LiftedCopy& copy, uint64_t exec,
                bool* held) {
-  const Range* const dst = session.ranges().covering(copy.dst, copy.bytes);
   const Range* const src = session.ranges().covering(copy.src, copy.bytes);
-  if (dst == nullptr || src == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (src == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Range* dst = nullptr;
+  if (CUresult error = session.check_target_range(copy.dst, copy.bytes, &dst);
+      error != CUDA_SUCCESS)
+    return error;
   return session.copies().issue({.kind = Copies::kind_of(*dst, *src),
                                  .stream = op.stream,
                                  .state = op.state,

@@ -196,18 +196,23 @@ CUresult set_operation(Session& session, CUgraphNode operation, CUdeviceptr word
   return session.driver().cuGraphBatchMemOpNodeSetParams(operation, &ops.params);
 }
 
-CUresult check_place(Session& session, const wire::GraphStepPlace& untrusted,
-                     uint64_t staging_bytes) {
+// Staging is the client's pinned memory.
+CUresult check_staging(Session& session, const Step& step, uint64_t untrusted_staging,
+                       uint64_t bytes) {
+  return step.direction == wire::StepDirection::kFromGpu
+             ? session.check_target_range(untrusted_staging, bytes)
+             : session.check_device_range(untrusted_staging, bytes);
+}
+
+CUresult check_place(Session& session, const Step& step, const wire::GraphStepPlace& untrusted) {
   if (!wire::is_valid(untrusted) || untrusted.word == 0 || !shared::valid_word(untrusted.word))
     return CUDA_ERROR_INVALID_VALUE;
-  return staging_bytes == 0 ? CUDA_SUCCESS
-                            : session.check_device_range(untrusted.staging, staging_bytes);
+  return check_staging(session, step, untrusted.staging, step.staging_bytes);
 }
 
 CUresult place_step(Session& session, const Step& step, const wire::GraphStepPlace& untrusted) {
   const Driver& driver = session.driver();
-  if (CUresult error = check_place(session, untrusted, step.staging_bytes); error != CUDA_SUCCESS)
-    return error;
+  if (CUresult error = check_place(session, step, untrusted); error != CUDA_SUCCESS) return error;
   CUresult error =
       set_operation(session, step.operation, session.word_address(untrusted.word), step.tag);
   if (error != CUDA_SUCCESS || step.copy == nullptr) return error;
@@ -335,14 +340,14 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   const uint64_t bytes = bytes_of(copy);
   uint64_t staging = place->second.staging;
   if (untrusted.staging != 0) {
-    if (CUresult error = session.check_device_range(untrusted.staging, bytes);
+    if (CUresult error = check_staging(session, step, untrusted.staging, bytes);
         error != CUDA_SUCCESS)
       return error;
     staging = untrusted.staging;
   } else if (bytes > state.staging_bytes[node]) {
     *needed = bytes;
     return CUDA_SUCCESS;
-  } else if (CUresult error = session.check_device_range(staging, bytes); error != CUDA_SUCCESS) {
+  } else if (CUresult error = check_staging(session, step, staging, bytes); error != CUDA_SUCCESS) {
     return error;  // the client has freed it since
   }
   CUgraph body = nullptr;

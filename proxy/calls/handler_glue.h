@@ -59,10 +59,10 @@ CUresult check_mem_ops(Session& session, const Fixed&,
         session.remember_wait({op.waitValue.address, op.waitValue.value64, op.waitValue.flags, 8});
         break;
       case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        if (CUresult r = session.check_device_range(op.writeValue.address, 4)) return r;
+        if (CUresult r = session.check_target_range(op.writeValue.address, 4)) return r;
         break;
       case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (CUresult r = session.check_device_range(op.writeValue.address, 8)) return r;
+        if (CUresult r = session.check_target_range(op.writeValue.address, 8)) return r;
         break;
       case CU_STREAM_MEM_OP_BARRIER:
       case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;

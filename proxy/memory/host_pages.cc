@@ -115,6 +115,7 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
                               (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0);
     error = add_registration(registrations_, driver_, Registrant::kFiles, 0, pointer(first),
                              last - first, ours, Registrations::Need::kNow);
+    if (error == CUDA_SUCCESS && read_only) ranges_.protect(first, last);
     if (error == CUDA_SUCCESS) return error;
     bus_guard::remove(first);
   }
@@ -192,6 +193,7 @@ void HostPages::unmap_run(uint64_t first, const Run& run) {
   }
   munmap(pointer(first), run.bytes);
   bus_guard::remove(first);
+  ranges_.unprotect(first);
   give({first, first + run.bytes, run.mappings, run.new_bytes});
 }
 

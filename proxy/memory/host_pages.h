@@ -8,7 +8,8 @@
 // that is taken in this process, by a library or by another client's registration, is refused with
 // CUDA_ERROR_OUT_OF_MEMORY and one line. Each segment takes one of the mappings that the system
 // grants a process, which all clients share: limits::kHostMappingsPercent bounds a client and all
-// of them. Session thread only; bytes() from any.
+// of them. Pages that were registered for reading only are told to the ranges as such, and stay so
+// for a later registration of the same pages. Session thread only; bytes() from any.
 #pragma once
 
 #include <atomic>

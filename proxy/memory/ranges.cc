@@ -51,6 +51,12 @@ const Range* Ranges::covering(uint64_t untrusted_address, uint64_t untrusted_byt
   } while (true);
 }
 
+bool Ranges::read_only(uint64_t untrusted_address, uint64_t untrusted_bytes) const {
+  if (read_only_.empty() || untrusted_bytes == 0) return false;
+  const auto behind = read_only_.upper_bound(untrusted_address + untrusted_bytes - 1);
+  return behind != read_only_.begin() && std::prev(behind)->second > untrusted_address;
+}
+
 bool Ranges::erase(uint64_t base) {
   last_ = nullptr;
   const auto found = map_.find(base);

@@ -55,6 +55,13 @@ class Ranges {
   // Where [address, address + bytes) lies in ranges of the client, which may adjoin (several
   // mappings in a row): the first of them. nullptr: not all of it does.
   const Range* covering(uint64_t untrusted_address, uint64_t untrusted_bytes);
+  // Memory in which the GPU may only read, whatever ranges lie there: pages from `first` to behind
+  // `last`, until they end. Spans never overlap.
+  void protect(uint64_t first, uint64_t last) { read_only_[first] = last; }
+  void unprotect(uint64_t first) { read_only_.erase(first); }
+  // Whether some byte of it is in such memory: nothing may write there, neither the GPU nor this
+  // process on a copy's behalf.
+  bool read_only(uint64_t untrusted_address, uint64_t untrusted_bytes) const;
   bool covers(uint64_t untrusted_address, uint64_t untrusted_bytes) {
     return covering(untrusted_address, untrusted_bytes) != nullptr;
   }
@@ -73,6 +80,7 @@ class Ranges {
   const Range* look_up(uint64_t address);
 
   std::map<uint64_t, Range> map_;
+  std::map<uint64_t, uint64_t> read_only_;  // first -> last
   const Range* last_ = nullptr;
   uint64_t record_ = 0;
   std::function<void(const Range&)> pinned_ends_;

@@ -444,6 +444,16 @@ CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrus
                                                             : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult Session::check_target_range(uint64_t untrusted_address, uint64_t untrusted_bytes,
+                                     const Range** range) {
+  if (untrusted_bytes == 0) return CUDA_SUCCESS;
+  const Range* const found = ranges_.covering(untrusted_address, untrusted_bytes);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (range != nullptr) *range = found;
+  return ranges_.read_only(untrusted_address, untrusted_bytes) ? CUDA_ERROR_NOT_PERMITTED
+                                                               : CUDA_SUCCESS;
+}
+
 // A record that comes again finds the files again that it took.
 void Session::take_fds_back() {
   if (again_) std::move(lent_fds_.begin(), lent_fds_.end(), std::back_inserter(waiting_fds_));

@@ -315,6 +315,11 @@ class Session {
   // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping,
   // a module's variable.
   CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes);
+  // The same for memory that is about to be written, and CUDA_ERROR_NOT_PERMITTED where the GPU
+  // may only read: there a write would end this process, or the shared context. *range: the first
+  // that the bytes lie in.
+  CUresult check_target_range(uint64_t untrusted_address, uint64_t untrusted_bytes,
+                              const Range** range = nullptr);
 
   // The context share of the record. nullptr: no such context.
   ContextShare* context() { return contexts_.of_record(record_->context); }

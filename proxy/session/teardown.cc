@@ -338,7 +338,7 @@ void Session::give_segment_back() {
 // Nobody answers any more what the client's streams wait for. False: some work does not end.
 bool Session::come_idle() {
   const auto reach = [this](const PendingWait& wait) {
-    if (check_device_range(wait.address, wait.bytes) != CUDA_SUCCESS)
+    if (check_target_range(wait.address, wait.bytes) != CUDA_SUCCESS)
       return PendingWaits::Reach::kNone;
     // Only our own sealed memory file is safe to touch from here.
     const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;

@@ -146,6 +146,42 @@ void cut_a_registered_file() {
   printf("copied %u\n", first);
 }
 
+// What each kind of write to memory that was registered for reading only answers, at once or when
+// the program synchronises; reading it goes on.
+void write_where_the_gpu_only_reads() {
+  constexpr size_t kBytes = 1 << 20;
+  Gpu gpu;
+  const int file = memfd_create("read-only", 0);
+  EXPECT(file >= 0 && ftruncate(file, kBytes) == 0 && pwrite(file, "\7\7\7\7", 4, 0) == 4);
+  void* at = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file, 0);
+  EXPECT(at != MAP_FAILED);
+  CU(cuMemHostRegister(at, kBytes, CU_MEMHOSTREGISTER_READ_ONLY));
+  const auto address = reinterpret_cast<CUdeviceptr>(at);
+  CUdeviceptr device = 0;
+  CU(cuMemAlloc(&device, kBytes));
+  CU(cuMemsetD8(device, 1, kBytes));
+  const auto answer = [](const char* what, CUresult called) {
+    const CUresult later = cuCtxSynchronize();
+    printf("%s: %s\n", what, code_name(called != CUDA_SUCCESS ? called : later));
+  };
+  CUDA_MEMCPY2D region{};
+  region.srcMemoryType = region.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  region.srcDevice = device;
+  region.dstDevice = address;
+  region.srcPitch = region.dstPitch = 128;
+  region.WidthInBytes = 64;
+  region.Height = 4;
+  answer("copy", cuMemcpyDtoHAsync(at, device, kBytes, nullptr));
+  answer("small copy", cuMemcpyDtoHAsync(at, device, 64, nullptr));
+  answer("region", cuMemcpy2DAsync(&region, nullptr));
+  answer("memset", cuMemsetD32Async(address, 1, 16, nullptr));
+  answer("write", cuStreamWriteValue32(nullptr, address, 1, 0));
+  uint32_t first = 0;
+  CU(cuMemcpyHtoDAsync(device, at, kBytes, nullptr));
+  CU(cuMemcpyDtoH(&first, device, sizeof first));
+  printf("read %08x\n", first);
+}
+
 // Its stream waits for a value that it never writes; it neither ends nor sends anything.
 void wait_for_ever() {
   Gpu gpu;
@@ -190,6 +226,7 @@ int main(int argc, char** argv) {
   else if (scene == "flood") flood();
   else if (scene == "pin" && argc == 3) pin(strtoull(argv[2], nullptr, 0));
   else if (scene == "cut_a_registered_file") cut_a_registered_file();
+  else if (scene == "write_where_the_gpu_only_reads") write_where_the_gpu_only_reads();
   else if (scene == "wait_for_ever") wait_for_ever();
   else if (scene == "load") load();
   else return 2;

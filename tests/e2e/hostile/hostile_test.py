@@ -326,6 +326,17 @@ class Hostile(HostileCase):
                          done.stderr + proxy.log_tail())
         was_right()
 
+    def test_writes_where_the_gpu_only_reads(self):
+        """They cost that program the call: the pages are read-only in the proxy, too."""
+        proxy = self.proxy()
+        was_right = self.bystander(proxy)
+        done = self.run_scene(proxy, "write_where_the_gpu_only_reads")
+        writes = ("copy", "small copy", "region", "memset", "write")
+        self.assertEqual((done.returncode, done.stdout.splitlines()),
+                         (0, [f"{what}: CUDA_ERROR_NOT_PERMITTED" for what in writes]
+                          + ["read 07070707"]), done.stderr + proxy.log_tail())
+        was_right()
+
     def test_pinned_memory_in_a_small_control_group(self):
         """It is charged to the proxy, which refuses what would end it."""
         group = self.group("memory", ({"memory.limit_in_bytes": 400 << 20}, {"memory.max": 400 << 20}))

@@ -71,6 +71,19 @@ TEST_F(HostPagesTest, PagesThatTwoRegistrationsShareStayForTheSecond) {
   EXPECT_EQ(test::fake().registered, 0);
 }
 
+TEST_F(HostPagesTest, PagesForReadingOnlyStaySoForASecondRegistration) {
+  ASSERT_EQ(pages.add(1, base, kPage + 10, CU_MEMHOSTREGISTER_READ_ONLY, {segment(0, 2)}),
+            CUDA_SUCCESS);
+  ASSERT_EQ(add(kPage + 10, 2 * kPage, {segment(2, 2, 2)}), CUDA_SUCCESS);
+  EXPECT_TRUE(ranges.read_only(base + 2 * kPage - 1, 1));
+  EXPECT_TRUE(ranges.read_only(base + 2 * kPage - 1, kPage));
+  EXPECT_FALSE(ranges.read_only(base + 2 * kPage, kPage));
+  EXPECT_EQ(pages.remove(base), CUDA_SUCCESS);
+  EXPECT_TRUE(ranges.read_only(base + kPage + 10, 1));
+  EXPECT_EQ(pages.remove(base + kPage + 10), CUDA_SUCCESS);
+  EXPECT_FALSE(ranges.read_only(base, 4 * kPage));
+}
+
 TEST_F(HostPagesTest, NothingIsMappedOverWhatIsThere) {
   char here[2 * kPage];
   const uint64_t page = (reinterpret_cast<uint64_t>(here) + kPage - 1) / kPage * kPage;
