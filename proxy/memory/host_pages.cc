@@ -63,14 +63,12 @@ uint64_t missing_bytes(int fd, uint64_t bytes) {
   return std::min(bytes, size - std::min(size, there));
 }
 
-// An ordinary file of a file system that answers page faults by itself: one behind another process
-// could hold the driver up for ever.
+// An ordinary file, long enough, whose file system answers page faults by itself.
 bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
   struct stat s;
   struct statfs fs;
   if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || fstatfs(fd, &fs) != 0) return false;
-  constexpr long kFuse = 0x65735546, kNfs = NFS_SUPER_MAGIC, kSmb2 = static_cast<long>(0xfe534d42);
-  if (fs.f_type == kFuse || fs.f_type == kNfs || fs.f_type == kSmb2) return false;
+  if (!HostPages::answers_page_faults(fs.f_type)) return false;
   const auto size = static_cast<uint64_t>(s.st_size);
   const uint64_t whole = (size + kPage - 1) / kPage * kPage;
   return offset % kPage == 0 && offset <= whole && bytes <= whole - offset;
@@ -82,6 +80,26 @@ HostPages::HostPages(const Driver& driver, Ranges& ranges, HostBudget* host,
                      Registrations* registrations)
     : driver_(driver), ranges_(ranges), host_(host), registrations_(registrations) {}
 HostPages::~HostPages() { close(); }
+
+bool HostPages::answers_page_faults(int64_t file_system) {
+  constexpr int64_t kZfs = 0x2fc12fc1, kBcachefs = 0xca451a4e;
+  switch (file_system) {
+    case TMPFS_MAGIC:  // memory files and shared memory, too
+    case RAMFS_MAGIC:
+    case HUGETLBFS_MAGIC:
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case SQUASHFS_MAGIC:
+    case EROFS_SUPER_MAGIC_V1:
+    case kZfs:
+    case kBcachefs:
+    case OVERLAYFS_SUPER_MAGIC:  // containers' own files; what lies below it cannot be asked
+      return true;
+    default: return false;
+  }
+}
 
 void HostPages::abandon() { runs_.clear(); }
 

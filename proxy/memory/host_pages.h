@@ -53,6 +53,9 @@ class HostPages {
   void close();
   // Leaves everything mapped for good: the GPU may still use it.
   void abandon();
+  // Whether a file system (statfs' f_type) answers page faults by itself: one behind another
+  // process or machine could hold the driver, and with it everybody, up for ever.
+  static bool answers_page_faults(int64_t file_system);
   // The most segments that one client may have mapped, and all together. Any thread.
   static uint32_t most_mappings();
   static uint32_t most_mappings_of_all();

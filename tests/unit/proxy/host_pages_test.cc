@@ -2,6 +2,7 @@
 // them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -69,6 +70,16 @@ TEST_F(HostPagesTest, PagesThatTwoRegistrationsShareStayForTheSecond) {
   EXPECT_EQ(test::fake().registered, 2);
   EXPECT_EQ(pages.remove(base + kPage + 10), CUDA_SUCCESS);
   EXPECT_EQ(test::fake().registered, 0);
+}
+
+TEST_F(HostPagesTest, FilesOfLocalFileSystemsOnly) {
+  for (const int64_t local : std::initializer_list<int64_t>{TMPFS_MAGIC, EXT4_SUPER_MAGIC,
+                                                            XFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC})
+    EXPECT_TRUE(HostPages::answers_page_faults(local)) << local;
+  for (const int64_t behind_others : std::initializer_list<int64_t>{
+           FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB2_SUPER_MAGIC, CIFS_SUPER_MAGIC, V9FS_MAGIC,
+           CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC})
+    EXPECT_FALSE(HostPages::answers_page_faults(behind_others)) << behind_others;
 }
 
 TEST_F(HostPagesTest, PagesForReadingOnlyStaySoForASecondRegistration) {
