@@ -112,6 +112,9 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   CUresult kept =
       session.objects().insert(wire::Kind::kGraph, call->phGraph, graph, session.record().context);
   if (kept != CUDA_SUCCESS) {
+    // Nothing of it has a name any more: the driver gives its handles to other functions' nodes.
+    if (under_construction != 0) forget_graph(session, under_construction);
+    session.graph_memory().drop_owner(session, captured);
     session.driver().cuGraphDestroy(graph);
     return kept;
   }

@@ -24,12 +24,12 @@ std::vector<uint64_t> inner_graphs(Session& session, Match match) {
   return found;
 }
 
+}  // namespace
+
 void forget_graph(Session& session, uint64_t graph) {
   forget_nodes(session, graph);
   session.objects().erase(wire::Kind::kGraph, graph);
 }
-
-}  // namespace
 
 uint64_t adopt_inner(Session& session, CUgraph graph, uint64_t parent, uint64_t node) {
   const uint64_t moved = find_id(session, wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));

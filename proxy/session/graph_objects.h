@@ -39,6 +39,8 @@ void move_inside(Session& session, uint64_t id, uint64_t parent, uint64_t node);
 void forget_inside(Session& session, uint64_t node);
 // All nodes of the graph and what is inside of them, not the graph itself.
 void forget_nodes(Session& session, uint64_t graph);
+// And the graph itself: it is gone, or about to be.
+void forget_graph(Session& session, uint64_t graph);
 // A capture has failed, and the graph that it was making is gone, unless it is one of the client's
 // own.
 void forget_capture(Session& session, uint64_t capture, CUgraph graph);
