@@ -13,6 +13,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/calls/graph_walk.h"
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
@@ -213,13 +214,18 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphClone>& call,
     return error;
   auto original = session.resolve<CUgraph>(wire::Kind::kGraph, call->originalGraph);
   if (original.error != CUDA_SUCCESS) return original.error;
+  uint64_t nodes = 0;
+  if (CUresult error = admit_copy(session, original.handle, &nodes); error != CUDA_SUCCESS)
+    return error;
   CUgraph clone = nullptr;
   if (CUresult error = session.driver().cuGraphClone(&clone, original.handle);
       error != CUDA_SUCCESS)
     return error;
   clone_user_objects(session, call->originalGraph, call->phGraphClone);
-  return session.objects().insert(wire::Kind::kGraph, call->phGraphClone, clone,
-                                  session.record().context);
+  const CUresult kept = session.objects().insert(wire::Kind::kGraph, call->phGraphClone, clone,
+                                                 session.record().context);
+  session.objects().weigh(wire::Kind::kGraph, call->phGraphClone, nodes);
+  return kept;
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuGraphDestroyNode>& call,

@@ -7,6 +7,7 @@
 #include "proxy/calls/graph_lift.h"
 #include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/calls/graph_walk.h"
 #include "proxy/calls/modules.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
@@ -118,6 +119,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
     return error;
   auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
   if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t nodes = 0;
+  if (CUresult error = admit_copy(session, graph.handle, &nodes); error != CUDA_SUCCESS)
+    return error;
   Instance made;
   if (CUresult error =
           place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made);
@@ -141,17 +145,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
   });
   reply->status = params.result_out;
   if (reply->result != CUDA_SUCCESS) {
-    if (params.hErrNode_out != nullptr) {
-      reply->error_node = session.objects().adopt(wire::Kind::kGraphNode, params.hErrNode_out,
-                                                  session.record().context, call->graph);
-    }
+    reply->error_node = name_node_inside(session, call->graph, params.hErrNode_out);
     return CUDA_SUCCESS;
   }
   note_update(session);
   own_memory(session, call->graph, call->exec);
-  return session.objects().insert(
+  const CUresult kept = session.objects().insert(
       wire::Kind::kGraphExec, call->exec, exec, session.record().context,
       with_lifted(session, exec, graph.handle, call->flags, std::move(made.state)));
+  session.objects().weigh(wire::Kind::kGraphExec, call->exec, nodes);
+  return kept;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call,
@@ -181,13 +184,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   }
   if (reply->result != CUDA_SUCCESS) lifted.undo();
   reply->status = info.result;
-  auto name = [&](CUgraphNode node) -> uint64_t {
-    return node == nullptr ? 0
-                           : session.objects().adopt(wire::Kind::kGraphNode, node,
-                                                     session.record().context, call->graph);
-  };
-  reply->error_node = name(info.errorNode);
-  reply->error_from_node = name(info.errorFromNode);
+  reply->error_node = name_node_inside(session, call->graph, info.errorNode);
+  reply->error_from_node = name_node_inside(session, call->graph, info.errorFromNode);
   if (reply->result != CUDA_SUCCESS) return CUDA_SUCCESS;
   note_update(session);
   adopt_places(object, std::move(made.state));

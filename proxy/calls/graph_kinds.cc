@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proxy/calls/graph_target.h"
+#include "proxy/calls/graph_walk.h"
 #include "proxy/calls/handler_glue.h"
 #include "proxy/calls/modules.h"
 #include "proxy/gpu/driver_wrappers.h"
@@ -99,11 +100,18 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
                                                set);  // it may bring kernels
   }
   const bool moves = child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  if (moves && (object->owner != 0 || child.graph == call->graph)) return CUDA_ERROR_INVALID_VALUE;
+  // A graph inside itself has no end.
+  if (moves && (object->owner != 0 || is_around(session, child.graph, call->graph)))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t copied = 1;
+  if (CUresult error = moves ? CUDA_SUCCESS : admit_copy(session, p.graph.graph, &copied);
+      error != CUDA_SUCCESS)
+    return error;
   CUgraphNode node = nullptr;
   if (CUresult error = add_typed(session, target, &p, &node); error != CUDA_SUCCESS) return error;
-  if (CUresult error = name_node(session, call, node, reply); error != CUDA_SUCCESS || !moves)
-    return error;
+  if (CUresult error = name_node(session, call, node, reply); error != CUDA_SUCCESS) return error;
+  session.objects().weigh(wire::Kind::kGraphNode, reply->node, copied);
+  if (!moves) return CUDA_SUCCESS;
   session.graph_memory().share({wire::Kind::kGraph, child.graph},
                                {wire::Kind::kGraph, call->graph});
   move_inside(session, child.graph, call->graph, reply->node);
@@ -206,6 +214,7 @@ CUresult conditional_node(Session& session, const Call& call, NodeTarget& target
   p.conditional.ctx = target.shared;
   if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
     return error;
+  session.objects().weigh(wire::Kind::kGraphNode, reply->node, 1);  // it has graphs inside
   std::vector<uint64_t> bodies;
   for (uint32_t i = 0; i < params.size; ++i) {
     const uint64_t id =

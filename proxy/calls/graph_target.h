@@ -74,7 +74,9 @@ template <class X>
 CUresult name_node(Session& session, const Decoded<X>& call, CUgraphNode node, Reply<X>& reply) {
   reply->node =
       session.objects().adopt(wire::Kind::kGraphNode, node, session.record().context, call->graph);
-  return reply->node != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (reply->node != 0) return CUDA_SUCCESS;
+  (void)session.driver().cuGraphDestroyNode(node);  // nobody could name it
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // A node that the driver cannot change into what is asked (a copy whose pageable side becomes

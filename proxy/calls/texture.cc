@@ -103,7 +103,8 @@ CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
     static_cast<ResourceState&>(*object->state).destroyed = true;
     return CUDA_SUCCESS;
   }
-  return session.destroy_object(kind, session.objects().adopted(kind, untrusted_raw, session.context()->gpu));
+  return session.destroy_object(
+      kind, session.objects().adopted(kind, untrusted_raw, session.context()->gpu));
 }
 
 // The driver's description with the client's id where the handle stands.

@@ -48,7 +48,10 @@ inline constexpr uint64_t kRetiredModuleBytes =
 inline constexpr uint32_t kRetiredModules = 256;
 inline constexpr uint32_t kParameters = 2000;       // of one kernel: its layout must fit a reply
 inline constexpr uint32_t kParameterBytes = 32764;  // the driver's own limit (sm_70 and later)
-inline constexpr uint32_t kRunGraphs = 1024;        // graphs of repeated launches (run_graphs.h)
+// Nodes of child graphs, clones and instances, which the driver copies: without ids, and far more
+// than a client needs to name. 2 KiB each on the simulated GPU.
+inline constexpr uint64_t kCopiedNodes = 1ull << 21;
+inline constexpr uint32_t kRunGraphs = 1024;  // graphs of repeated launches (run_graphs.h)
 inline constexpr uint64_t kRunGraphBytes = 256ull
                                            << 20;  // of these, with what the driver keeps of them
 inline constexpr uint32_t kLaunchAttributes = 32;

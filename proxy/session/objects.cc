@@ -52,8 +52,8 @@ CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, u
     t.aside.reserve(t.aside.size() + 1);  // what throws comes before the move
     t.aside.emplace(id_of(object, index), std::move(object));
   }
-  object =
-      Object{raw, wire::id_generation(untrusted_id), context, 0, true, false, 0, std::move(state)};
+  object = Object{
+      raw, wire::id_generation(untrusted_id), context, 0, true, false, 0, 0, std::move(state)};
   t.count.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -73,7 +73,7 @@ uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_
     return 0;
   }
   Object& object = t.proxy.grow(index);
-  object = Object{raw, object.generation + 1, context, owner, true, false, gpu, nullptr};
+  object = Object{raw, object.generation + 1, context, owner, true, false, gpu, 0, nullptr};
   const uint64_t id = wire::make_id(index | wire::kProxyMade, object.generation);
   t.by_raw.emplace(Raw{raw, gpu}, id);
   t.count.fetch_add(1, std::memory_order_relaxed);
@@ -98,6 +98,8 @@ bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
     t.by_raw.erase({object->raw, object->gpu});
   }
   t.count.fetch_sub(1, std::memory_order_relaxed);
+  t.weight -= object->weight;
+  object->weight = 0;
   if (t.aside.erase(untrusted_id) != 0) return true;
   object->live = false;
   object->raw = 0;
@@ -111,6 +113,7 @@ void Objects::clear() {
     one.proxy.pages.clear();
     one.by_raw.clear();
     one.aside.clear();
+    one.weight = 0;
     one.count.store(0, std::memory_order_relaxed);
   }
 }
@@ -136,6 +139,14 @@ void Objects::rebind(wire::Kind kind, uint64_t id, uint64_t raw) {
   t.by_raw.erase({object->raw, object->gpu});
   t.by_raw[{raw, object->gpu}] = id;
   object->raw = raw;
+}
+
+void Objects::weigh(wire::Kind kind, uint64_t id, uint64_t weight) {
+  Object* object = find(kind, id);
+  if (object == nullptr) return;
+  Table& t = table(kind);
+  t.weight += weight - object->weight;
+  object->weight = weight;
 }
 
 uint64_t Objects::adopted(wire::Kind kind, uint64_t raw, uint32_t gpu) const {

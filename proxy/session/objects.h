@@ -37,8 +37,9 @@ struct Object {
   uint32_t context = 0;  // context number it belongs to
   uint64_t owner = 0;    // id of the object it dies with (a node's graph), 0 = none
   bool live = false;
-  bool ended = false;  // with the driver; what else there is of it may still be here
-  uint32_t gpu = 0;    // of a kind whose handles each GPU numbers for itself; 0 for all others
+  bool ended = false;   // with the driver; what else there is of it may still be here
+  uint32_t gpu = 0;     // of a kind whose handles each GPU numbers for itself; 0 for all others
+  uint64_t weight = 0;  // what the driver holds with it that has no id (Objects::weigh)
   std::unique_ptr<ObjectState> state;
 
   template <class T>
@@ -86,6 +87,10 @@ class Objects {
   void change_owner(wire::Kind kind, uint64_t owner, uint64_t heir);
   // The object behind a proxy-made id is another one from now on.
   void rebind(wire::Kind kind, uint64_t id, uint64_t raw);
+  // What the driver holds with the object that has no id of its own, until the object is erased;
+  // and all of a kind.
+  void weigh(wire::Kind kind, uint64_t id, uint64_t weight);
+  uint64_t weight(wire::Kind kind) const { return table(kind).weight; }
   // Forgets everything, without the driver. Allocates nothing.
   void clear();
   // The proxy-made id of `raw`, or 0.
@@ -124,7 +129,8 @@ class Objects {
     std::vector<uint32_t> free_indices;  // of `proxy`
     uint32_t next_index = 1;
     std::unordered_map<Raw, uint64_t, RawHash> by_raw;  // proxy-made only
-    std::unordered_map<uint64_t, Object> aside;     // the client's whose index has a newer one
+    std::unordered_map<uint64_t, Object> aside;         // the client's whose index has a newer one
+    uint64_t weight = 0;
     std::atomic<uint32_t> count{0};
   };
   Table& table(wire::Kind kind) { return tables_[static_cast<uint32_t>(kind)]; }

@@ -45,6 +45,9 @@ class FirstUse : public SessionTest {
                                              CUDA_GRAPH_INSTANTIATE_PARAMS*) {
       return *exec = reinterpret_cast<CUgraphExec>(0x70), CUDA_SUCCESS;
     };
+    driver.cuGraphGetNodes = [](CUgraph, CUgraphNode*, size_t* count) {
+      return *count = 0, CUDA_SUCCESS;
+    };
     driver.cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
       return CUDA_SUCCESS;
     };
