@@ -5,8 +5,9 @@
 // processes therefore reserve the same address range before anything else can land there: the proxy
 // for the driver (cuMemAddressReserve honours hints in this region), the function process with an
 // inaccessible mapping. There are four candidates; the client reports which are free in it and the
-// proxy picks the first that it has or can get. A window is 16 TiB: the lower half for device
-// memory of all GPUs, the upper half cut into one pinned slot per client.
+// proxy picks the first that it has or can get, while that has room (address_windows.h). A window
+// is 16 TiB: the lower half for device memory of all GPUs, the upper half cut into one pinned slot
+// per client.
 //
 // ThreadSanitizer keeps its own tables where the windows are and leaves programs the first half TiB
 // (and the top of the address space, which the kernel hands out). Its builds, which only ever meet

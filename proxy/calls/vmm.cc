@@ -28,14 +28,6 @@ bool valid_location(Session& session, const CUmemLocation& untrusted) {
          static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
 }
 
-bool in_reservation(Session& session, uint64_t address, uint64_t bytes) {
-  auto& reservations = session.reservations();
-  auto next = reservations.upper_bound(address);
-  if (next == reservations.begin() || bytes == 0) return false;
-  const auto& [base, size] = *std::prev(next);
-  return address - base < size && bytes <= size - (address - base);
-}
-
 // Work that is kept back finds what it found before, at least.
 bool only_grants(std::span<const CUmemAccessDesc> access) {
   return std::all_of(access.begin(), access.end(), [](const CUmemAccessDesc& one) {
@@ -73,23 +65,22 @@ CUresult handle(Session& session, const Decoded<wire::cuMemAddressReserve>& call
     return CUDA_ERROR_INVALID_VALUE;
   if ((call->alignment & (call->alignment - 1)) != 0 || call->alignment > windows::kDeviceBytes)
     return CUDA_ERROR_INVALID_VALUE;
+  if (!session.reservations().may_add(call->size)) return CUDA_ERROR_OUT_OF_MEMORY;
   reply->ptr = session.shared().memory.reserve(session.client().window, session.client().id,
                                                call->size, call->alignment, call->addr);
   if (reply->ptr == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  session.reservations()[reply->ptr] = call->size;
+  session.reservations().add(reply->ptr, call->size);
   return CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemAddressFree>& call,
                 Reply<wire::cuMemAddressFree>&) {
-  auto found = session.reservations().find(call->ptr);
-  if (found == session.reservations().end() || found->second != call->size)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!session.reservations().is_one(call->ptr, call->size)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t mapped = 0;
   if (!mappings_in(session, call->ptr, call->size, &mapped).empty())
     return CUDA_ERROR_INVALID_VALUE;
   session.shared().memory.unreserve(session.client().window, call->ptr, call->size);
-  session.reservations().erase(found);
+  session.reservations().remove(call->ptr);
   return CUDA_SUCCESS;
 }
 
@@ -134,7 +125,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemRelease>& call,
 
 CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wire::cuMemMap>&) {
   auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
-  if (block.error != CUDA_SUCCESS || !in_reservation(session, call->ptr, call->size))
+  if (block.error != CUDA_SUCCESS || !session.reservations().holds(call->ptr, call->size))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult error =
       session.shared().memory.map(block.handle, call->ptr, call->size, call->offset, call->flags);
@@ -149,7 +140,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wir
 
 CUresult handle(Session& session, const Decoded<wire::cuMemUnmap>& call, Reply<wire::cuMemUnmap>&) {
   // Holes are fine, a part of a mapping is not.
-  if (!in_reservation(session, call->ptr, call->size)) return CUDA_ERROR_INVALID_VALUE;
+  if (!session.reservations().holds(call->ptr, call->size)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t covered = 0;
   const std::vector<uint64_t> bases = mappings_in(session, call->ptr, call->size, &covered);
   const Range* first = session.ranges().find(call->ptr);

@@ -19,6 +19,7 @@ inline constexpr uint32_t kContexts = 256;          // created contexts of a cli
 inline constexpr uint32_t kAllocations = 1u << 20;  // device allocations
 // A limit of memory (memory_budgets.h), or the GPU, says no much earlier.
 inline constexpr uint64_t kDeviceBytes = 1ull << 42;
+inline constexpr uint32_t kReservations = 1u << 16;  // cuMemAddressReserve, alive at once
 inline constexpr uint32_t kPinnedRanges = 1u << 16;
 inline constexpr uint64_t kPinnedBytes = 48ull << 30;  // of the slot's 64 GiB
 inline constexpr uint64_t kPinnedReuseBytes =

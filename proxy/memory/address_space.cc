@@ -1,5 +1,6 @@
 #include "proxy/memory/address_space.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace tube::proxy {
@@ -20,13 +21,13 @@ void AddressSpace::take(std::map<uint64_t, uint64_t>::iterator piece, uint64_t a
   used_ += bytes;
 }
 
-uint64_t AddressSpace::allocate(uint64_t bytes, uint64_t alignment) {
+uint64_t AddressSpace::allocate(uint64_t bytes, uint64_t alignment, uint64_t below) {
   if (bytes == 0 || bytes > (1ull << 62)) return 0;
   bytes = round_up(bytes);
   if (alignment < granularity_) alignment = granularity_;
   for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
     const uint64_t address = (piece->first + alignment - 1) / alignment * alignment;
-    const uint64_t end = piece->first + piece->second;
+    const uint64_t end = std::min(piece->first + piece->second, below);
     if (address >= end || end - address < bytes) continue;
     take(piece, address, bytes);
     return address;

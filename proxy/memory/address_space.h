@@ -16,8 +16,8 @@ class AddressSpace {
   AddressSpace(uint64_t base, uint64_t bytes, uint64_t granularity);
 
   // 0 when nothing fits. `bytes` is rounded up to the granularity; alignment is a power of two, 0 =
-  // granularity.
-  uint64_t allocate(uint64_t bytes, uint64_t alignment = 0);
+  // granularity. What is found ends at `below` or before.
+  uint64_t allocate(uint64_t bytes, uint64_t alignment = 0, uint64_t below = UINT64_MAX);
   // Exactly [address, address + bytes), when that is free.
   bool allocate_at(uint64_t address, uint64_t bytes);
   // The same bytes as were asked for.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "policies/memory/address_windows.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
 #include "sharedmem/window_reservation.h"
@@ -393,14 +394,21 @@ CUresult MemoryMap::map_arrays(std::span<CUarrayMapInfo> list, std::span<const B
 
 // ---- addresses and questions -------------------------------------------------------------------
 
+uint64_t MemoryMap::used_addresses(uint32_t window) const {
+  std::lock_guard lock(mutex_);
+  return windows_[window].device.used_bytes();
+}
+
 uint64_t MemoryMap::reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
                             uint64_t hint) {
   std::lock_guard lock(mutex_);
   AddressSpace& space = windows_[window].device;
+  const uint64_t below = space.base() + policies::reservable_bytes(windows::kDeviceBytes);
+  const bool hinted = hint != 0 && (alignment == 0 || hint % alignment == 0) && hint < below &&
+                      bytes <= below - hint;
   uint64_t address = 0;
-  if (hint != 0 && (alignment == 0 || hint % alignment == 0) && space.allocate_at(hint, bytes))
-    address = hint;
-  if (address == 0) address = space.allocate(bytes, alignment);
+  if (hinted && space.allocate_at(hint, bytes)) address = hint;
+  if (address == 0) address = space.allocate(bytes, alignment, below);
   if (address != 0) regions_[address] = Owner{session, address, bytes, -1};
   return address;
 }

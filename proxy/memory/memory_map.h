@@ -86,8 +86,11 @@ class MemoryMap {
 
   // Reserves the window if it is not ours yet. False: something is in the way in this process.
   bool take_window(uint32_t candidate);
-  // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room; a hint that is
-  // free is honoured. Nothing may be mapped there any more when they come back.
+  // Addresses of the window that are taken.
+  uint64_t used_addresses(uint32_t window) const;
+  // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room in the part of
+  // the window that they may lie in (policies/memory/address_windows.h); a hint that is free there
+  // is honoured. Nothing may be mapped there any more when they come back.
   uint64_t reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
                    uint64_t hint);
   void unreserve(uint32_t window, uint64_t address, uint64_t bytes);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/cache_dir.h"
@@ -21,6 +22,7 @@
 #include "base/memory_room.h"
 #include "base/runtime_dir.h"
 #include "base/scope_guard.h"
+#include "policies/memory/address_windows.h"
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
@@ -343,9 +345,17 @@ void Server::drop_event(uint64_t tag) {
 }
 
 Result<uint32_t> Server::choose_window(uint32_t free_windows) {
+  std::optional<uint32_t> least;
+  uint64_t least_used = 0;
   for (uint32_t candidate = 0; candidate < windows::kCandidates; ++candidate) {
-    if ((free_windows & 1u << candidate) != 0 && memory_.take_window(candidate)) return candidate;
+    if ((free_windows & 1u << candidate) == 0 || !memory_.take_window(candidate)) continue;
+    const uint64_t used = memory_.used_addresses(candidate);
+    if (policies::window_stays_first(used, windows::kDeviceBytes)) return candidate;
+    if (least.has_value() && used >= least_used) continue;
+    least = candidate;
+    least_used = used;
   }
+  if (least.has_value()) return *least;
   return errorf(
       "no address window is free in both the proxy and the function (the function offers mask "
       "0x%x); "

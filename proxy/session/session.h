@@ -30,6 +30,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/common/cpu_watch.h"
 #include "proxy/common/log_budgets.h"
+#include "proxy/common/reservations.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
 #include "proxy/evict/known_function.h"
@@ -268,8 +269,7 @@ class Session {
   }
   GraphMemory& graph_memory() { return graph_memory_; }
   UserObjectEnds& user_object_ends() { return user_object_ends_; }
-  // The client's own cuMemAddressReserve: base -> bytes.
-  std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
+  Reservations& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
   // What the record does next waits for its turn, and its stream is held: it is executed again when
   // that is let go. Its handler knows how far it is, and returns CUDA_SUCCESS.
@@ -543,7 +543,7 @@ class Session {
   Stats stats_;
   std::unique_ptr<RecordTrace> trace_;
   GraphNeeds graph_needs_;
-  std::map<uint64_t, uint64_t> reservations_;
+  Reservations reservations_;
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;
   std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;

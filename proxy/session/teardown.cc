@@ -427,8 +427,8 @@ void Session::free_mappings() {
     ranges_.erase(range.base);
   }
   while (!reservations_.empty()) {
-    const auto [base, bytes] = *reservations_.begin();
-    reservations_.erase(reservations_.begin());
+    const auto [base, bytes] = reservations_.first();
+    reservations_.remove(base);
     shared_.memory.unreserve(client_.window, base, bytes);
   }
 }

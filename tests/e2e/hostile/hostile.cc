@@ -182,6 +182,22 @@ void write_where_the_gpu_only_reads() {
   printf("read %08x\n", first);
 }
 
+// Reserves addresses until there are none for it, and keeps them.
+void reserve_all() {
+  constexpr size_t kPiece = 64ull << 30;
+  Gpu gpu;
+  size_t pieces = 0;
+  CUdeviceptr at = 0;
+  CUresult answer = CUDA_SUCCESS;
+  while (pieces < 1000 && (answer = cuMemAddressReserve(&at, kPiece, 0, 0, 0)) == CUDA_SUCCESS)
+    ++pieces;
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 7));
+  char said[100];
+  snprintf(said, sizeof said, "%s after %zu GiB, computes %u", code_name(answer),
+           pieces * (kPiece >> 30), data.read()[63]);
+  wait_for_the_test(said);
+}
+
 // Its stream waits for a value that it never writes; it neither ends nor sends anything.
 void wait_for_ever() {
   Gpu gpu;
@@ -227,6 +243,7 @@ int main(int argc, char** argv) {
   else if (scene == "pin" && argc == 3) pin(strtoull(argv[2], nullptr, 0));
   else if (scene == "cut_a_registered_file") cut_a_registered_file();
   else if (scene == "write_where_the_gpu_only_reads") write_where_the_gpu_only_reads();
+  else if (scene == "reserve_all") reserve_all();
   else if (scene == "wait_for_ever") wait_for_ever();
   else if (scene == "load") load();
   else return 2;

@@ -337,6 +337,26 @@ class Hostile(HostileCase):
                           + ["read 07070707"]), done.stderr + proxy.log_tail())
         was_right()
 
+    def test_functions_that_reserve_all_addresses(self):
+        """A quarter of the window is left to allocations, and the next function has another one."""
+        proxy = self.proxy()
+
+        def reserved(program):
+            said = self.line(program)
+            self.assertRegex(said, r"^CUDA_ERROR_OUT_OF_MEMORY after \d+ GiB, computes 7\n")
+            return int(said.split()[2])
+
+        programs = [self.start(proxy, "reserve_all") for _ in range(2)]
+        both = [reserved(program) for program in programs]
+        self.assert_computes(proxy)
+        programs.append(self.start(proxy, "reserve_all"))
+        third = reserved(programs[2])
+        self.assertLessEqual(max(both), third)
+        self.assertLessEqual(sum(both), third * 2 * 3 / 4 + 64)
+        for program in programs:
+            program.stdin.close()
+            self.assertEqual(program.wait(TIMEOUT_S), 0)
+
     def test_pinned_memory_in_a_small_control_group(self):
         """It is charged to the proxy, which refuses what would end it."""
         group = self.group("memory", ({"memory.limit_in_bytes": 400 << 20}, {"memory.max": 400 << 20}))

@@ -28,6 +28,13 @@ TEST(AddressSpace, MergesWhatComesBack) {
   EXPECT_EQ(space.allocate(0x4000), 0x1000u);
 }
 
+TEST(AddressSpace, StaysBelowABound) {
+  AddressSpace space(0x1000, 0x4000, 0x1000);
+  EXPECT_EQ(space.allocate(0x2000, 0, 0x3000), 0x1000u);
+  EXPECT_EQ(space.allocate(0x1000, 0, 0x3000), 0u);
+  EXPECT_EQ(space.allocate(0x1000), 0x3000u);
+}
+
 TEST(AddressSpace, HonoursAlignmentAndPlaces) {
   AddressSpace space(0x1000, 0x10000, 0x1000);
   EXPECT_EQ(space.allocate(0x1000, 0x8000), 0x8000u);
