@@ -51,6 +51,11 @@ inline constexpr uint32_t kPiecesFilled = 4;
 // Download: pieces that the GPU or threads are at.
 inline constexpr uint32_t kPiecesEmptied = 8;
 
+// How long a copy waits for a staging chunk before it takes it that all of them may stand behind
+// streams that wait for the program. A chunk that moves is free again within a millisecond, a few
+// when many functions' copies take turns.
+inline constexpr uint64_t kChunkPatienceNs = 5'000'000;
+
 // The next piece of a copy of which `done` bytes are in earlier pieces and `left` are not: whole
 // slices, at most `largest` (at least kLeastPieceBytes), or all that is left.
 uint64_t next_piece(uint64_t done, uint64_t left, uint64_t largest);

@@ -11,6 +11,13 @@ void ChunkPool::attach(const Segment& segment, Waiter& waiter, const Peer& peer)
   peer_ = peer;
 }
 
+bool ChunkPool::try_claim_one(uint32_t chunk) {
+  uint64_t& state = segment_->chunk_state(chunk);
+  if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) return false;
+  acquire_order(&state);
+  return true;
+}
+
 bool ChunkPool::try_claim(uint32_t* chunk, uint64_t bytes) {
   const uint32_t usable = usable_.load(std::memory_order_acquire);
   // The lowest free one: a program that copies little uses the same few chunks, whose pages both
@@ -18,18 +25,16 @@ bool ChunkPool::try_claim(uint32_t* chunk, uint64_t bytes) {
   // copies of 1 MiB (H200), all of it page faults.
   for (uint32_t candidate = bytes <= abi::kChunkBytes ? 0 : abi::kFirstChunks; candidate < usable;
        ++candidate) {
-    uint64_t& state = segment_->chunk_state(candidate);
-    if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
-    acquire_order(&state);
+    if (candidate == kReserve || !try_claim_one(candidate)) continue;
     *chunk = candidate;
     return true;
   }
   return false;
 }
 
-WaitResult ChunkPool::claim(uint32_t* chunk, const Probe& probe, uint64_t bytes) {
-  return waiter_->until_polled(WaitReason::kChunk, peer_, probe,
-                               [this, chunk, bytes] { return try_claim(chunk, bytes); });
+bool ChunkPool::try_claim_reserve(uint32_t* chunk) {
+  *chunk = kReserve;
+  return try_claim_one(kReserve);
 }
 
 void ChunkPool::hand_over(uint32_t chunk) { release_order(&segment_->chunk_state(chunk)); }

@@ -1,5 +1,9 @@
 // Staging chunks for pageable copies (abi.h: kChunkFree). Client side, any thread; waits go through
 // the Waiter.
+//
+// All but one may stand behind streams that wait for what another thread does next, and that thread
+// may need one first. So the last one, the reserve, is only for copies that have nothing in front
+// of them: it always comes back.
 #pragma once
 
 #include <atomic>
@@ -23,10 +27,22 @@ class ChunkPool {
   uint32_t largest() const { return abi::chunk_bytes(usable_.load(std::memory_order_acquire) - 1); }
 
   // A claimed chunk of at least `bytes`, which are at most largest(). try_claim: false when none is
-  // free now. claim: waits for one; two threads that each hold chunks and wait for more can block
-  // each other, so post what is filled (the GPU then frees it) before claiming the next.
+  // free now. claim: waits for one, or until enough(), *chunk is kNoChunk then; two threads that
+  // each hold chunks and wait for more can block each other, so post what is filled (the GPU then
+  // frees it) before claiming the next.
+  static constexpr uint32_t kNoChunk = ~uint32_t{0}, kReserve = abi::kFirstChunks - 1;
   bool try_claim(uint32_t* chunk, uint64_t bytes = abi::kChunkBytes);
-  WaitResult claim(uint32_t* chunk, const Probe& probe = {}, uint64_t bytes = abi::kChunkBytes);
+  template <class Enough>
+  WaitResult claim(uint32_t* chunk, const Probe& probe, uint64_t bytes, Enough enough) {
+    return waiter_->until_polled(WaitReason::kChunk, peer_, probe, [&] {
+      if (try_claim(chunk, bytes)) return true;
+      *chunk = kNoChunk;
+      return enough();
+    });
+  }
+  // The reserve, for a copy of kChunkBytes at most that nothing stands in front of. False: another
+  // thread's copy has it now.
+  bool try_claim_reserve(uint32_t* chunk);
   std::byte* data(uint32_t chunk) const { return segment_->chunk(chunk); }
   // Before posting a copy from it: what was written to it comes before what its next owner writes.
   // The ring and the GPU see to that; this tells ThreadSanitizer.
@@ -41,6 +57,8 @@ class ChunkPool {
   void release(uint32_t chunk);
 
  private:
+  bool try_claim_one(uint32_t chunk);
+
   std::atomic<uint32_t> usable_{abi::kFirstChunks};
   const Segment* segment_ = nullptr;
   Waiter* waiter_ = nullptr;

@@ -69,11 +69,13 @@ struct Piece {
 };
 
 // Between the GPU's side and the chunk.
-CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu, const Piece& p) {
+CUresult post_piece(const Job& job, Stream* stream, const StagingChunk& claimed, bool to_gpu,
+                    const Piece& p) {
   const Box& gpu = to_gpu ? job.dst : job.src;
-  const uint64_t chunk_address = uint64_t{chunk} << 20;
+  const uint64_t chunk_address = uint64_t{claimed.chunk} << 20;
   const uint64_t place = gpu.array != nullptr ? gpu.array->id() : gpu.row(p.y, p.z) + p.x;
   Request<wire::tubeCopy3D> r(stream);
+  if (!may_post(stream, claimed)) return CUDA_ERROR_NOT_READY;
   r->stream = stream->id;
   r->src_kind = to_gpu ? SideKind::kChunk : gpu.kind();
   r->dst_kind = to_gpu ? gpu.kind() : SideKind::kChunk;
@@ -91,17 +93,16 @@ CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu,
   r->extent[0] = p.width;
   r->extent[1] = p.rows;
   r->extent[2] = 1;
-  r->release_chunk = chunk;
+  r->release_chunk = claimed.chunk;
   r->becomes = to_gpu ? wire::ChunkBecomes::kFree : wire::ChunkBecomes::kFilled;
   return job.sure ? r.post() : r.call();
 }
 
-CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& p) {
+// CUDA_ERROR_NOT_READY with the reserve: other work came in front, once more.
+CUresult staged_piece_by(const StagingChunk& claimed, const Job& job, Stream* stream, bool to_gpu,
+                         const Piece& p) {
   shared::ChunkPool& pool = connection().chunks;
-  const shared::Probe probe{probe_stream, stream};
-  uint32_t chunk = 0;
-  if (const shared::WaitResult got = pool.claim(&chunk, probe); got != shared::WaitResult::kDone)
-    return chunk_wait_code(got);
+  const uint32_t chunk = claimed.chunk;
   if (to_gpu) {
     for (uint64_t i = 0; i < p.rows; ++i) {
       std::memcpy(pool.data(chunk) + i * p.width,
@@ -109,14 +110,15 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
     }
     pool.hand_over(chunk);
   }
-  if (const CUresult r = post_piece(job, stream, chunk, to_gpu, p); r != CUDA_SUCCESS) {
-    if (!to_gpu)
+  if (const CUresult r = post_piece(job, stream, claimed, to_gpu, p); r != CUDA_SUCCESS) {
+    if (!to_gpu || (claimed.reserve && r == CUDA_ERROR_NOT_READY))
       pool.release(chunk);  // on the way to the GPU the other side hands it back, refused or not:
                             // it may be another thread's by now
     return r;
   }
   if (to_gpu) return CUDA_SUCCESS;
-  if (const shared::WaitResult filled = pool.wait_filled(chunk, probe);
+  if (const shared::WaitResult filled =
+          pool.wait_filled(chunk, shared::Probe{probe_stream, stream});
       filled != shared::WaitResult::kDone)
     return chunk_wait_code(filled);
   for (uint64_t i = 0; i < p.rows; ++i) {
@@ -125,6 +127,16 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
   }
   pool.release(chunk);
   return CUDA_SUCCESS;
+}
+
+CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& p) {
+  for (;;) {
+    StagingChunk claimed;
+    if (const CUresult r = claim_chunk(stream, abi::kChunkBytes, &claimed); r != CUDA_SUCCESS)
+      return r;
+    const CUresult r = staged_piece_by(claimed, job, stream, to_gpu, p);
+    if (!claimed.reserve || r != CUDA_ERROR_NOT_READY) return r;
+  }
 }
 
 // A row longer than a chunk.

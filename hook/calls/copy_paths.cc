@@ -11,7 +11,8 @@
 //   8 MiB and more           in both directions by several threads (large_copies.cc)
 //
 // A thread that holds chunks never waits for another one: it empties its oldest first. So two
-// threads cannot block each other with half the pool each.
+// threads cannot block each other with half the pool each. Who finds none free waits for its own
+// stream only (staging_chunks.cc).
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -144,12 +145,13 @@ Side side_of(uint64_t address, Says says) {
   return says != Says::kHost ? Side::kDevice : Side::kPageable;
 }
 
-CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
-                    uint64_t device_address, bool sure, bool left) {
+CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChunk& claimed,
+                    uint64_t bytes, uint64_t device_address, bool sure, bool left) {
   Request<wire::tubeCopyChunk> r(stream);
+  if (!may_post(stream, claimed)) return CUDA_ERROR_NOT_READY;
   r->stream = stream->id;
   r->becomes = becomes;
-  r->chunk = chunk;
+  r->chunk = claimed.chunk;
   r->chunk_offset = 0;
   r->bytes = static_cast<uint32_t>(bytes);
   r->dptr = device_address;
@@ -194,18 +196,21 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
   if (bytes >= policies::kLargeCopyBytes && upload_by_team(dst, src, bytes, stream, sure, &result))
     return result;
   while (bytes != 0) {
-    uint32_t chunk = 0;
-    const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_stream, stream});
-    if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
+    StagingChunk claimed;
+    if (const CUresult r = claim_chunk(stream, abi::kChunkBytes, &claimed); r != CUDA_SUCCESS)
+      return r;
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
-    std::memcpy(pool.data(chunk), src, piece);
-    pool.hand_over(chunk);
+    std::memcpy(pool.data(claimed.chunk), src, piece);
+    pool.hand_over(claimed.chunk);
     // Refused or not, the chunk is handed back by the other side: by now it may be another
     // thread's.
-    if (const CUresult r =
-            post_chunk(stream, wire::ChunkBecomes::kFree, chunk, piece, dst, sure, left);
-        r != CUDA_SUCCESS)
-      return r;
+    const CUresult r =
+        post_chunk(stream, wire::ChunkBecomes::kFree, claimed, piece, dst, sure, left);
+    if (claimed.reserve && r == CUDA_ERROR_NOT_READY) {
+      pool.release(claimed.chunk);
+      continue;
+    }
+    if (r != CUDA_SUCCESS) return r;
     dst += piece;
     src += piece;
     bytes -= piece;
@@ -230,21 +235,22 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
   CUresult error = CUDA_SUCCESS;
   while ((bytes != 0 && error == CUDA_SUCCESS) || count != 0) {
     if (bytes != 0 && count < kAhead && error == CUDA_SUCCESS) {
-      uint32_t chunk = 0;
-      bool have = pool.try_claim(&chunk);
+      StagingChunk claimed;
+      bool have = pool.try_claim(&claimed.chunk);
       if (!have && count == 0) {
-        const shared::WaitResult got = pool.claim(&chunk, probe);
-        if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
+        if (const CUresult r = claim_chunk(stream, abi::kChunkBytes, &claimed); r != CUDA_SUCCESS)
+          return r;
         have = true;
       }
       if (have) {
         const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
-        error = post_chunk(stream, wire::ChunkBecomes::kFilled, chunk, piece, src, sure);
+        error = post_chunk(stream, wire::ChunkBecomes::kFilled, claimed, piece, src, sure);
         if (error != CUDA_SUCCESS) {
-          pool.release(chunk);
+          pool.release(claimed.chunk);
+          if (claimed.reserve && error == CUDA_ERROR_NOT_READY) error = CUDA_SUCCESS;
           continue;
         }
-        flight[(first + count++) % kAhead] = {chunk, piece};
+        flight[(first + count++) % kAhead] = {claimed.chunk, piece};
         src += piece;
         bytes -= piece;
         continue;

@@ -70,7 +70,7 @@ class LargeCopy {
   uint32_t index(uint32_t i) const { return (first_ + i) % TeamCopy::kPieces; }
 
   // Takes the next piece's place if there is a chunk; waits for one only when no piece is in
-  // flight. kDone with *opened false: none is free now.
+  // flight, and not for long. kDone with *opened false: none is free now.
   shared::WaitResult open(bool* opened) {
     constexpr uint64_t kAskAgain = 32u << 20;  // while the large chunks are being made
     if (done_ / kAskAgain != asked_) {
@@ -81,9 +81,11 @@ class LargeCopy {
     Place& place = at(count_);
     *opened = pool_.try_claim(&place.chunk, bytes);
     if (!*opened && count_ == 0) {
-      const shared::WaitResult got = pool_.claim(&place.chunk, probe_, bytes);
+      const uint64_t until_ns = now_ns() + policies::kChunkPatienceNs;
+      const shared::WaitResult got =
+          pool_.claim(&place.chunk, probe_, bytes, [=] { return now_ns() >= until_ns; });
       if (got != shared::WaitResult::kDone) return got;
-      *opened = true;
+      *opened = place.chunk != shared::ChunkPool::kNoChunk;
     }
     if (!*opened) return shared::WaitResult::kDone;
     place.bytes = bytes;
@@ -92,6 +94,15 @@ class LargeCopy {
     left_ -= bytes;
     ++count_;
     return shared::WaitResult::kDone;
+  }
+  // No piece is in flight and no chunk is free: the next bytes go the way of small copies, which
+  // may take the reserve. `copy`: upload() or download(), of the bytes from an offset on.
+  template <class Copy>
+  CUresult copy_one(Copy copy) {
+    const uint64_t bytes = std::min<uint64_t>(left_, abi::kChunkBytes), offset = done_;
+    done_ += bytes;
+    left_ -= bytes;
+    return copy(offset, bytes);
   }
   void close_first() {
     first_ = index(1);
@@ -130,6 +141,13 @@ class LargeUpload : LargeCopy {
           continue;
         }
       }
+      if (count_ == 0) {
+        const CUresult r = copy_one([this](uint64_t offset, uint64_t bytes) {
+          return upload(dst_ + offset, src_ + offset, bytes, stream_);
+        });
+        if (r != CUDA_SUCCESS) return r;
+        continue;
+      }
       if (!team_.help()) team_.wait(first_);
     }
     return CUDA_SUCCESS;
@@ -146,7 +164,7 @@ class LargeUpload : LargeCopy {
     const Place place = at(0);
     close_first();
     pool_.hand_over(place.chunk);
-    return post_chunk(stream_, wire::ChunkBecomes::kFree, place.chunk, place.bytes,
+    return post_chunk(stream_, wire::ChunkBecomes::kFree, StagingChunk{place.chunk}, place.bytes,
                       dst_ + place.offset, sure_);
   }
   CUresult give_up(CUresult why) {
@@ -178,6 +196,12 @@ class LargeDownload : LargeCopy {
           continue;
         }
       }
+      if (count_ == 0) {
+        error_ = copy_one([this](uint64_t offset, uint64_t bytes) {
+          return download(dst_ + offset, src_ + offset, bytes, stream_);
+        });
+        continue;
+      }
       if (emptying_ < count_ && pool_.filled(at(emptying_).chunk)) {
         empty_next();
       } else if (emptying_ != 0 && team_.done(first_)) {
@@ -194,8 +218,8 @@ class LargeDownload : LargeCopy {
  private:
   void post_last() {
     const Place& place = at(count_ - 1);
-    error_ = post_chunk(stream_, wire::ChunkBecomes::kFilled, place.chunk, place.bytes,
-                        src_ + place.offset, sure_);
+    error_ = post_chunk(stream_, wire::ChunkBecomes::kFilled, StagingChunk{place.chunk},
+                        place.bytes, src_ + place.offset, sure_);
     if (error_ == CUDA_SUCCESS) return;
     pool_.release(place.chunk);
     --count_;

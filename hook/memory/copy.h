@@ -54,9 +54,22 @@ bool download_by_team(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stre
 // A copy of `bytes` begins or goes on: large ones want more than the first chunks, so that filling
 // and copying keep overlapping. At most a round trip.
 void want_chunks_for(uint64_t bytes);
-// Between a staging chunk and the GPU, `bytes` of both.
-CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
-                    uint64_t device_address, bool sure, bool left = false);
+// A claimed staging chunk. The reserve (sharedmem/chunks.h) is for a copy that nothing stands in
+// front of: its record is posted only while may_post().
+struct StagingChunk {
+  uint32_t chunk = 0;
+  bool reserve = false;
+  uint64_t posted = 0, legacy_posted = 0;  // reserve: when all in front was over
+};
+// Waits for a chunk of at least `bytes`. When none comes free, waits until the stream's work is
+// over, and takes the reserve: kChunkBytes. The caller holds no chunk that it has not posted.
+CUresult claim_chunk(Stream* stream, uint64_t bytes, StagingChunk* claimed);
+// Producer held. False: other work has come into the stream, or in front of it.
+bool may_post(const Stream* stream, const StagingChunk& claimed);
+// Between a staging chunk and the GPU, `bytes` of both. CUDA_ERROR_NOT_READY: may_post() said no,
+// and the chunk is the caller's still.
+CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChunk& claimed,
+                    uint64_t bytes, uint64_t device_address, bool sure, bool left = false);
 // A result of the transport or chunk waits as a CUresult.
 CUresult chunk_wait_code(shared::WaitResult result);
 

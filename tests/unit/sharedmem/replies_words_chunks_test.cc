@@ -242,12 +242,15 @@ class Staging : public Pair {
     Pair::SetUp();
     chunks.attach(client, waiter, peer);
   }
+  WaitResult claim(uint32_t* chunk) {
+    return chunks.claim(chunk, {}, abi::kChunkBytes, [] { return false; });
+  }
   ChunkPool chunks;
 };
 
 TEST_F(Staging, ChunksAreClaimedOnceAndComeBackFromTheGpu) {
   uint32_t chunk = 0;
-  for (uint32_t i = 0; i < abi::kFirstChunks; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
+  for (uint32_t i = 1; i < abi::kFirstChunks; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
   EXPECT_FALSE(chunks.try_claim(&chunk));
   ASSERT_TRUE(proxy.allocate_more_chunks());
   chunks.grow();
@@ -255,9 +258,28 @@ TEST_F(Staging, ChunksAreClaimedOnceAndComeBackFromTheGpu) {
     ASSERT_TRUE(chunks.try_claim(&chunk));
   EXPECT_FALSE(chunks.try_claim(&chunk));
   std::thread gpu([&] { store_word(proxy.chunk_state(17), abi::kChunkFree); });
-  EXPECT_EQ(chunks.claim(&chunk), WaitResult::kDone);
+  EXPECT_EQ(claim(&chunk), WaitResult::kDone);
   EXPECT_EQ(chunk, 17u);
   gpu.join();
+}
+
+TEST_F(Staging, TheReserveIsLeftWhenAllOthersAreTaken) {
+  uint32_t chunk = 0;
+  while (chunks.try_claim(&chunk)) EXPECT_NE(chunk, ChunkPool::kReserve);
+  ASSERT_TRUE(chunks.try_claim_reserve(&chunk));
+  EXPECT_EQ(chunk, ChunkPool::kReserve);
+  EXPECT_FALSE(chunks.try_claim_reserve(&chunk));
+  chunks.release(ChunkPool::kReserve);
+  EXPECT_FALSE(chunks.try_claim(&chunk));
+  EXPECT_TRUE(chunks.try_claim_reserve(&chunk));
+}
+
+TEST_F(Staging, WaitForAChunkEndsWhenThereIsEnough) {
+  uint32_t chunk = 0;
+  while (chunks.try_claim(&chunk)) {
+  }
+  EXPECT_EQ(chunks.claim(&chunk, {}, abi::kChunkBytes, [] { return true; }), WaitResult::kDone);
+  EXPECT_EQ(chunk, ChunkPool::kNoChunk);
 }
 
 TEST_F(Staging, LargePiecesTakeLaterChunksOnly) {
@@ -298,7 +320,7 @@ TEST_F(Staging, ThreadsNeverShareAChunk) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5000; ++i) {
         uint32_t chunk = 0;
-        ASSERT_EQ(chunks.claim(&chunk), WaitResult::kDone);
+        ASSERT_EQ(claim(&chunk), WaitResult::kDone);
         EXPECT_EQ(owners[chunk].fetch_add(1), 0);
         owners[chunk].fetch_sub(1);
         chunks.release(chunk);
@@ -313,7 +335,7 @@ TEST_F(Staging, DeadProxyEndsTheWaitForAChunk) {
   while (chunks.try_claim(&chunk)) {
   }
   proxy_socket.reset();
-  EXPECT_EQ(chunks.claim(&chunk), WaitResult::kPeerDead);
+  EXPECT_EQ(claim(&chunk), WaitResult::kPeerDead);
 }
 
 class Errors : public Pair {};
