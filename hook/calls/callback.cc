@@ -7,8 +7,10 @@
 // every stream's queue and runs whichever is ready. CUDA allows callbacks to be serialised like
 // this.
 //
-// The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects
-// (user_object.cc).
+// The same thread runs the host functions of graphs and the destructors of user objects
+// (user_object.cc). Copies of pageable memory in graphs (graph_steps.h) have a second thread,
+// started with the first graph that has one: a host function may wait for a thread that waits for
+// such a copy, which natively no thread does.
 //
 // After a context error host functions are not run; stream callbacks are, with the error.
 #include <pthread.h>
@@ -54,8 +56,9 @@ struct HostThread {
   // host function lets go on.
   Lock lock;
   std::vector<Lane*> lanes;
-  bool started = false;
-  uint32_t wake = 0;  // futex: counts posts
+  bool started = false, copies_started = false;
+  uint32_t wake = 0;  // futexes: count posts
+  uint32_t wake_copies = 0;
 };
 HostThread& host_thread() {
   static HostThread* t = new HostThread;
@@ -83,21 +86,37 @@ void finish(HostThread& t, Lane* lane, uint64_t value) {
   lane->calls.pop_front();
 }
 
+// Words have no waker: poll, faster when there was work lately. A user object may live for hours,
+// so with nothing else to wait for the pause becomes long; calls that may end one wake the thread.
+class Pauses {
+ public:
+  void shorten() { ns_ = kShortNs; }
+  // What has been posted so far; the next sleep ends when there is more.
+  uint32_t look(const uint32_t* wake) {
+    const uint32_t seen = __atomic_load_n(wake, __ATOMIC_ACQUIRE);
+    if (seen != before_) shorten();
+    return before_ = seen;
+  }
+  // `soon`: the GPU may get to something at any time; `objects`: some day.
+  void sleep(uint32_t* wake, uint32_t seen, bool soon, bool objects) {
+    futex_wait(wake, seen, soon || objects ? ns_ : kNoTimeout);
+    ns_ = std::min(ns_ * 5 / 4, soon ? kLongNs : kIdleNs);
+  }
+
+ private:
+  static constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
+  uint64_t ns_ = kShortNs;
+  uint32_t before_ = 0;
+};
+
 void* run(void*) {
   HostThread& t = host_thread();
   Connection& c = connection();
   pthread_setname_np(pthread_self(), "tube-callbacks");
   this_thread().in_callback = true;
-  // Words have no waker: poll, faster when there was work lately. A user object may live for hours,
-  // so with nothing else to wait for the pause becomes long; calls that may end one wake the
-  // thread.
-  constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
-  uint64_t pause_ns = kShortNs;
-  uint32_t before = 0;
+  Pauses pauses;
   for (;;) {
-    const uint32_t seen = __atomic_load_n(&t.wake, __ATOMIC_ACQUIRE);
-    if (seen != before) pause_ns = kShortNs;
-    before = seen;
+    const uint32_t seen = pauses.look(&t.wake);
     HostCall call;
     Lane* lane = nullptr;
     bool waiting = false, steps = false, objects = false;
@@ -107,30 +126,46 @@ void* run(void*) {
         call.callback(call.stream, static_cast<CUresult>(broken), call.data);
       if (call.function != nullptr && broken == 0) call.function(call.data);
       finish(t, lane, call.value);
-      pause_ns = kShortNs;
+      pauses.shorten();
       continue;
     }
-    if (run_due_step(broken != 0, &steps) || run_due_destructor(&objects)) {
-      pause_ns = kShortNs;
+    if (run_due_step(StepKind::kFunction, broken != 0, &steps) || run_due_destructor(&objects)) {
+      pauses.shorten();
       continue;
     }
     if (process().state() != State::kReady) return nullptr;
-    const bool soon = waiting || steps;
-    futex_wait(&t.wake, seen, soon || objects ? pause_ns : kNoTimeout);
-    pause_ns = std::min(pause_ns * 5 / 4, soon ? kLongNs : kIdleNs);
+    pauses.sleep(&t.wake, seen, waiting || steps, objects);
   }
 }
 
-bool start(HostThread& t) {
-  if (t.started) return true;
+void* run_copies(void*) {
+  HostThread& t = host_thread();
+  pthread_setname_np(pthread_self(), "tube-graphs");
+  Pauses pauses;
+  for (;;) {
+    const uint32_t seen = pauses.look(&t.wake_copies);
+    bool steps = false;
+    const uint32_t broken = shared::client_load_sticky_error(connection().header());
+    if (run_due_step(StepKind::kCopy, broken != 0, &steps)) {
+      pauses.shorten();
+      continue;
+    }
+    if (process().state() != State::kReady) return nullptr;
+    pauses.sleep(&t.wake_copies, seen, steps, false);
+  }
+}
+
+// Lock held.
+bool start(void* (*body)(void*), bool* started) {
+  if (*started) return true;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  t.started = pthread_create(&thread, nullptr, run, nullptr) == 0;
+  *started = pthread_create(&thread, nullptr, body, nullptr) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (t.started) pthread_detach(thread);
-  return t.started;
+  if (*started) pthread_detach(thread);
+  return *started;
 }
 
 // The stream's lane; an idle one of another stream is reused, because its values only grow. Lock
@@ -205,13 +240,21 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
 bool start_callbacks() {
   HostThread& t = host_thread();
   Locked locked(t.lock);
-  return start(t);
+  return start(run, &t.started);
+}
+
+bool start_copies() {
+  HostThread& t = host_thread();
+  Locked locked(t.lock);
+  return start(run_copies, &t.copies_started);
 }
 
 void wake_callbacks() {
   HostThread& t = host_thread();
-  __atomic_fetch_add(&t.wake, 1, __ATOMIC_RELEASE);
-  futex_wake(&t.wake, 1);
+  for (uint32_t* wake : {&t.wake, &t.wake_copies}) {
+    __atomic_fetch_add(wake, 1, __ATOMIC_RELEASE);
+    futex_wake(wake, 1);
+  }
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {

@@ -13,8 +13,8 @@
 
 namespace tube::hook {
 
-// Under g_steps().lock but for `entries`' values, which only the callbacks thread reads while
-// launches are outstanding.
+// Under g_steps().lock but for `entries`' values, which only the helper threads read while launches
+// are outstanding.
 struct StepSet {
   struct Entry {
     uint32_t word;
@@ -27,7 +27,8 @@ struct StepSet {
   uint64_t epoch = 0;  // of the context: in another one the staging is gone
   Mark last;           // behind the last launch
   Stream* last_stream = nullptr;
-  bool active = false;     // launches are outstanding, as far as the callbacks thread has looked
+  bool functions = false, copies = false;  // has such steps
+  bool active = false;     // launches are outstanding, as far as the helper threads have looked
   bool launching = false;  // one is on its way: `last` does not cover it yet
   bool retired = false;
 };
@@ -38,12 +39,12 @@ using What = StepWhat;
 
 struct Steps {
   Lock launches;  // rank 1: held while a launch of a watched instance is posted, which may wait for
-                  // the proxy; so never taken by the callbacks thread
+                  // the proxy; so never taken by a helper thread
   Lock lock;      // rank 2: the members
   std::map<What, uint64_t, What::Less> tags;
   std::vector<const What*> by_number;  // a tag's low bits - 1
   std::vector<StepSet*> active;
-  std::vector<StepSet*> over;  // to be given back by the program's threads: the callbacks thread
+  std::vector<StepSet*> over;  // to be given back by the program's threads: the helper threads
                                // may not wait for room in the ring
 };
 Steps& g_steps() {
@@ -188,6 +189,7 @@ CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
     const uint32_t word = connection().words.allocate_mailbox(wire::kStepDone);
     if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t staging = steps[i].staging_bytes == 0 ? 0 : base;
+    (wire::is_copy_step(steps[i].tag) ? set->copies : set->functions) = true;
     set->entries.push_back({word, reinterpret_cast<std::byte*>(staging)});
     set->places.push_back({word, 0, staging});
     base += aligned(steps[i].staging_bytes);
@@ -209,12 +211,18 @@ struct Due {
   uint32_t word = 0;
   std::byte* staging = nullptr;
 };
-bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
+bool find_due(Steps& s, StepKind kind, bool broken, bool* waiting, Due* due) {
+  const bool copies = kind == StepKind::kCopy;
+  const auto concerns = [copies](const StepSet* set) {
+    return copies ? set->copies : set->functions;
+  };
   Locked locked(s.lock);
   for (StepSet* set : s.active) {
+    if (!concerns(set)) continue;
     for (const StepSet::Entry& entry : set->entries) {
       const uint64_t value = connection().words.load(entry.word);
-      if (broken || value >= wire::kStepDone || value == 0) continue;
+      if (broken || value >= wire::kStepDone || value == 0 || wire::is_copy_step(value) != copies)
+        continue;
       const uint64_t number = value & ~wire::kStepCopyBit;
       if (number == 0 || number > s.by_number.size()) continue;
       *due = {s.by_number[number - 1], entry.word, entry.staging};
@@ -222,6 +230,7 @@ bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
     }
   }
   for (StepSet* set : s.active) {
+    if (!concerns(set)) continue;
     if (!settle(s, set, broken)) {
       *waiting = true;
       continue;
@@ -317,7 +326,6 @@ CUresult take_places(uint64_t graph, Places* places) {
   const auto steps = blobs.get(reply.steps);
   const size_t count = steps.size() / sizeof(wire::GraphStep);
   if (count == 0) return CUDA_SUCCESS;
-  if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* set = new (std::nothrow) StepSet;
   if (set == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   set->context = current_context();
@@ -327,6 +335,10 @@ CUresult take_places(uint64_t graph, Places* places) {
       r != CUDA_SUCCESS) {
     give_back(set);
     return r;
+  }
+  if ((set->functions && !start_callbacks()) || (set->copies && !start_copies())) {
+    give_back(set);
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *places = {set, set->places.data(), static_cast<uint32_t>(count * sizeof(wire::GraphStepPlace)),
              places->memory_nodes};
@@ -340,7 +352,7 @@ void retire(StepSet* set) {
     Steps& s = g_steps();
     Locked locked(s.lock);
     set->retired = true;
-    if (set->active) return;  // the callbacks thread sees when it is over
+    if (set->active) return;  // a helper thread sees when it is over
   }
   give_back(set);
 }
@@ -391,9 +403,9 @@ void use_staging(StepSet* set, uint32_t word, uint64_t address) {
   }
 }
 
-bool run_due_step(bool broken, bool* waiting) {
+bool run_due_step(StepKind kind, bool broken, bool* waiting) {
   Due due;
-  if (!find_due(g_steps(), broken, waiting, &due)) return false;
+  if (!find_due(g_steps(), kind, broken, waiting, &due)) return false;
   if (due.what == nullptr) return true;
   if (due.what->function != nullptr) due.what->function(due.what->data);
   else move_rows(*due.what, due.staging);

@@ -4,8 +4,9 @@
 // A tag names an entry of a table that only grows: equal steps share one entry, so a program that
 // captures the same work over and over costs nothing more. An instance of a graph with steps has a
 // word for each of them, and pinned staging for its copies; while launches of it are outstanding,
-// the callbacks thread (calls/callback.cc) looks at these words, does what the tag in a word says
-// and stores "done".
+// two helper threads (calls/callback.cc) look at these words, do what the tag in a word says and
+// store "done": one the host functions, the other the copies, which must not stand behind a
+// function that waits for them.
 //
 // Any thread, unless it says otherwise.
 #pragma once
@@ -68,14 +69,17 @@ CUresult wait_for_launches(StepSet* set);
 CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address);
 void use_staging(StepSet* set, uint32_t word, uint64_t address);
 
-// ---- for the callbacks thread ----
+// ---- for the helper threads ----
 
-// Does
-// one step that is due, or lets go of a set whose launches have ended. False: nothing to do;
-// `*waiting` when launches are outstanding. `broken`: the context has failed, so nothing will come.
-bool run_due_step(bool broken, bool* waiting);
-// Starts the thread when there is none, and makes it look. (calls/callback.cc)
+enum class StepKind { kFunction, kCopy };
+// Does one step of the kind that is due, or lets go of a set whose launches have ended. False:
+// nothing to do; `*waiting` when launches with such steps are outstanding. `broken`: the context
+// has failed, so nothing will come.
+bool run_due_step(StepKind kind, bool broken, bool* waiting);
+// Start the thread for host functions, and the one for copies, when there is none; false: out of
+// memory. wake_callbacks() makes both look. (calls/callback.cc)
 bool start_callbacks();
+bool start_copies();
 void wake_callbacks();
 
 // User objects whose destructors the thread runs (calls/user_object.cc). `*waiting` when there are

@@ -3,6 +3,7 @@
 #include "tests/programs/common.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <atomic>
 
@@ -22,6 +23,42 @@ static void CUDA_CB callback(CUstream, CUresult status, void* data) {
   auto* note = static_cast<Note*>(data);
   note->status = status;
   note->at = order.fetch_add(1);
+}
+
+// A host function that waits for another thread, which waits for a graph's copy to the host.
+struct Hold {
+  std::atomic<bool> inside{false}, let_go{false};
+};
+static void CUDA_CB wait_until_let_go(void* data) {
+  auto* hold = static_cast<Hold*>(data);
+  hold->inside = true;
+  while (!hold->let_go) sched_yield();
+}
+static void graph_copy_beside_a_function() {
+  constexpr size_t kBytes = 1 << 16;
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(kBytes / 4, 5));
+  std::vector<uint32_t> host(kBytes / 4, 0);
+  CUstream held = nullptr, other = nullptr;
+  CU(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CU(cuMemcpyDtoHAsync(host.data(), data.pointer, kBytes, other));
+  CUgraph graph = nullptr;
+  CU(cuStreamEndCapture(other, &graph));
+  CUgraphExec exec = nullptr;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  Hold hold;
+  CU(cuLaunchHostFunc(held, wait_until_let_go, &hold));
+  while (!hold.inside) sched_yield();
+  CU(cuGraphLaunch(exec, other));
+  SHOW(cuStreamSynchronize(other));
+  print_hash("from the graph", host);
+  hold.let_go = true;
+  SHOW(cuStreamSynchronize(held));
+  CU(cuGraphExecDestroy(exec));
+  CU(cuGraphDestroy(graph));
+  CU(cuStreamDestroy(held));
+  CU(cuStreamDestroy(other));
 }
 
 int main() {
@@ -51,5 +88,6 @@ int main() {
 
   CU(cuMemFreeHost(pinned));
   CU(cuStreamDestroy(stream));
+  graph_copy_beside_a_function();
   return 0;
 }
