@@ -1,10 +1,11 @@
 // What CUDA knows about an address: answered from the memory map, and for addresses of the driver's
 // own mappings (a reservation, memory of the window that no entry holds) from what the window says.
-// No message.
+// No message, except to ask what mapped memory is open to.
 #include <cstring>
 
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/reservations.h"
+#include "hook/objects/pool.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -82,6 +83,26 @@ CUresult tokens(const Known& k, void* data) {
   return CUDA_SUCCESS;
 }
 
+// What the current GPU may do with it. Both enumerations have the same values. Waits for the proxy
+// when it is mapped memory.
+unsigned access_to(const Allocation& a) {
+  static_assert(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ == unsigned{CU_MEM_ACCESS_FLAGS_PROT_READ} &&
+                CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE ==
+                    unsigned{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+  const Context* current = current_context();
+  const Pool* pool = (a.flags & kFromPool) != 0 ? find_pool(a.pool) : nullptr;
+  if (a.kind != MemoryKind::kMapped && pool == nullptr)
+    return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+  if (current == nullptr) return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+  if (pool != nullptr) return static_cast<unsigned>(pool->access[current->visible_device]);
+  const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE,
+                               static_cast<int>(current->visible_device)};
+  unsigned long long flags = 0;
+  return hook::cuMemGetAccess(&flags, &location, a.base) == CUDA_SUCCESS
+             ? static_cast<unsigned>(flags)
+             : unsigned{CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE};
+}
+
 CUresult what(CUpointer_attribute attribute, const Known& k, void* data) {
   const Allocation& a = k.a;
   switch (static_cast<int>(attribute)) {
@@ -106,8 +127,7 @@ CUresult what(CUpointer_attribute attribute, const Known& k, void* data) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return store<unsigned>(data, a.kind == MemoryKind::kDevice && a.flags != kFromPool ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED: return store<unsigned>(data, 1);
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return store<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return store<unsigned>(data, access_to(a));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return store<CUmemoryPool>(
           data, objects().find(Kind::kMemPool, a.pool) != nullptr ? a.pool : nullptr);

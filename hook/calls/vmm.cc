@@ -53,6 +53,17 @@ MemHandle* find_handle(CUmemGenericAllocationHandle handle) {
   return slot == nullptr ? nullptr : static_cast<MemHandle*>(slot->object);
 }
 
+// Mappings belong to no context, but the GPU's primary one says whose memory it is. What another
+// process made counts as the current GPU's.
+Context* context_of(const MemHandle& h) {
+  const Process& p = process();
+  for (uint32_t i = 0; i < p.device_count; ++i) {
+    if (h.device >= 0 && p.devices[i] == static_cast<uint32_t>(h.device)) return p.primaries[i];
+  }
+  const Context* current = current_context();
+  return p.primaries[current == nullptr ? 0 : current->visible_device];
+}
+
 CUmemGenericAllocationHandle value_of(const MemHandle* h) {
   return reinterpret_cast<CUmemGenericAllocationHandle>(objects().handle_of(h->slot));
 }
@@ -221,7 +232,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   Locked locked(vmm().lock);
   vmm().by_address[ptr] = Mapped{size, h};
   ++h->mappings;
-  memory_map().insert({ptr, size, next_unique(), current_context(), MemoryKind::kMapped, 0});
+  memory_map().insert({ptr, size, next_unique(), context_of(*h), MemoryKind::kMapped, 0});
   return CUDA_SUCCESS;
 }
 

@@ -104,9 +104,10 @@ void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
   std::erase_if(by_base_, [this, context](const auto& entry) {
     // Variables and graphs' memory go with their owner, registered memory has pages to give back
-    // (forget_registrations).
+    // (forget_registrations), mappings stay until they are unmapped.
     const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal &&
                       entry.second.kind != MemoryKind::kRegistered &&
+                      entry.second.kind != MemoryKind::kMapped &&
                       entry.second.kind != MemoryKind::kGraph;
     if (goes && lies_outside(entry.second.kind)) outside_.fetch_sub(1, std::memory_order_release);
     return goes;

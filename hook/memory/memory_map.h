@@ -75,7 +75,7 @@ class MemoryMap {
   bool forget_offer(uint64_t base);
   // Allocation::own_device of the mapping that begins at `base`.
   void set_own_device(uint64_t base, int32_t device);
-  // Everything of a context that was reset or destroyed.
+  // Everything of a context that was reset or destroyed; mappings belong to none.
   void forget_context(const Context* context);
 
  private:
