@@ -65,6 +65,17 @@ CUresult keep_parameters(CUgraphNode node, const Kernel* kernel, std::span<const
   return CUDA_SUCCESS;
 }
 
+// Of a node on this GPU. Which of the program's contexts there it was made in, nobody keeps.
+CUcontext node_context(uint32_t gpu) {
+  const Context* context = current_context();
+  if (context != nullptr && context->device == gpu) return context->handle();
+  const Process& p = process();
+  for (uint32_t i = 0; i < p.device_count; ++i) {
+    if (p.devices[i] == gpu && p.primaries[i] != nullptr) return p.primaries[i]->handle();
+  }
+  return context != nullptr ? context->handle() : nullptr;
+}
+
 CUresult kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* p) {
   Answer answer;
   wire::GraphKernelParams k;
@@ -84,8 +95,7 @@ CUresult kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* p) {
   p->blockDimX = k.block[0], p->blockDimY = k.block[1], p->blockDimZ = k.block[2];
   p->sharedMemBytes = k.shared_bytes;
   p->kernelParams = pointers;
-  const Context* context = current_context();
-  p->ctx = context != nullptr ? context->handle() : nullptr;
+  p->ctx = node_context(k.gpu);
   return CUDA_SUCCESS;
 }
 
@@ -203,9 +213,8 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
   void* storage = node_storage(hNode, ops.size());
   if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memcpy(storage, ops.data(), ops.size());
-  const Context* context = current_context();
-  *nodeParams_out = {context != nullptr ? context->handle() : nullptr, p.count,
-                     static_cast<CUstreamBatchMemOpParams*>(storage), p.flags};
+  *nodeParams_out = {node_context(p.gpu), p.count, static_cast<CUstreamBatchMemOpParams*>(storage),
+                     p.flags};
   return CUDA_SUCCESS;
 }
 

@@ -115,7 +115,7 @@ CUresult event_node(NodeTarget& t, CUgraphNodeType type, CUevent handle, CUgraph
 CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpParams* ops,
                      unsigned flags, CUgraphNode* out) {
   if (count > 256 || (ops == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
-  const wire::GraphMemOpParams params{flags, count};
+  const wire::GraphMemOpParams params{flags, count, 0, 0};
   wire::tubeGraphNode_reply reply{};
   const CUresult result = send(t, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &params, sizeof params, ops,
                                count * sizeof *ops, &reply);

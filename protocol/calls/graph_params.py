@@ -10,16 +10,17 @@ struct("GraphStepParams", tag="u64", direction="StepDirection", kind="SideKind",
        pitch="u64", height="u64", origin="u64[3]", extent="u64[3]", staging="u64")
 struct("GraphChildParams", graph="u64", ownership="u32")
 struct("GraphEventParams", event="u64")  # _WAIT_EVENT, _EVENT_RECORD
-struct("GraphMemOpParams", flags="u32", count="u32")  # then CUstreamBatchMemOpParams[count]
+# then CUstreamBatchMemOpParams[count]. gpu: in answers, where the node is
+struct("GraphMemOpParams", flags="u32", count="u32", gpu="u32")
 # then CUmemAccessDesc[access_count]; devices are the proxy's ordinals. dptr: in answers
 struct("GraphAllocParams", bytes="u64", max_size="u64", dptr="u64", alloc_type="u32",
        handle_types="u32", location_type="i32", location_id="i32", usage="u32", access_count="u32")
 struct("GraphFreeParams", dptr="u64")
 # answers the ids of `size` graphs
 struct("GraphConditionalParams", handle="u64", type="u32", size="u32")
-# answers only. as_kernel: the driver names it as a CUkernel
+# answers only. as_kernel: the driver names it as a CUkernel. gpu: where the node is
 struct("GraphKernelParams", kernel="u64", grid="u32[3]", block="u32[3]", shared_bytes="u32",
-       as_kernel="u32")
+       as_kernel="u32", gpu="u32")
 
 # One step of a graph, in the order of tubeGraphSteps' walk, and the place that an instance has for
 # it.

@@ -8,6 +8,7 @@
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
 #include "proxy/common/owner.h"
+#include "proxy/gpu/current_context.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
@@ -30,6 +31,24 @@ CUresult put_data(Got& reply, std::span<const std::byte> data) {
   return data.empty() || reply.put(&Fields::data, data) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// Where a node is whose context this is: a GPU's shared one, or that of some of its
+// multiprocessors.
+uint32_t gpu_of(Session& session, CUcontext context) {
+  const Gpus& gpus = session.shared().gpus;
+  const uint32_t here = session.context()->gpu;
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    if (gpus[gpu].context == context) return gpu;
+  }
+  if (gpus.count() == 1 || context == nullptr) return here;
+  const CurrentContext current(session.driver(), context);
+  CUdevice device = 0;
+  if (session.driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return here;
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    if (gpus[gpu].device == device) return gpu;
+  }
+  return here;
+}
+
 // What a graph's node may call a kernel: as it was given, or as the function of the context.
 bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel,
                CUfunction function) {
@@ -39,39 +58,41 @@ bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel,
 }
 
 // A library's kernel in the GPU's shared context; nullptr: nobody has seen it there.
-CUfunction function_of(Session& session, const Object& object) {
+CUfunction function_of(Session& session, const Object& object, uint32_t gpu) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   if (!kernel.is_library_kernel) return kernel.function;
   LoadedModule* library = module_of(session, object);
   if (library == nullptr) return nullptr;
-  const auto seen = library->seen(*kernel.loaded, session.context()->gpu);
+  const auto seen = library->seen(*kernel.loaded, gpu);
   return seen.has_value() ? seen->function : nullptr;
 }
 
-// The driver is asked only for kernels that the client looked up in another context than this one;
-// that may wait for everybody's work.
-uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
+// Of a node on `gpu`. The driver is asked only for kernels that the client looked up in another
+// context than this one; that may wait for everybody's work.
+uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p, uint32_t gpu) {
   const uint64_t ids[] = {reinterpret_cast<uint64_t>(p.func), reinterpret_cast<uint64_t>(p.kern)};
   for (uint64_t raw : ids) {
     if (const uint64_t id = find_id(session, wire::Kind::kKernel, raw); id != 0) return id;
   }
-  const bool green = session.context()->green != nullptr;
+  const bool here = gpu == session.context()->gpu;
+  const bool green = here && session.context()->green != nullptr;
   std::vector<uint64_t> elsewhere;
   for (uint64_t id : session.objects().ids(wire::Kind::kKernel)) {
     const Object& object = *session.objects().find(wire::Kind::kKernel, id);
     const auto& kernel = static_cast<const KernelState&>(*object.state);
-    const CUfunction function = function_of(session, object);
+    const CUfunction function = function_of(session, object, gpu);
     if (is_called(p, kernel, function)) return id;
     if (kernel.is_library_kernel && (green || function == nullptr)) elsewhere.push_back(id);
   }
   uint64_t found = 0;
   const auto ask = [&] {
+    const CurrentContext current(session.driver(),
+                                 here ? nullptr : session.shared().gpus[gpu].context);
     for (uint64_t id : elsewhere) {
       const Object& object = *session.objects().find(wire::Kind::kKernel, id);
       const auto& kernel = static_cast<const KernelState&>(*object.state);
       CUfunction function = nullptr;
-      if (LoadedModule* library = module_of(session, object))
-        library->comes_to(session.context()->gpu);
+      if (LoadedModule* library = module_of(session, object)) library->comes_to(gpu);
       if (session.driver().cuKernelGetFunction(
               &function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS)
         continue;
@@ -113,7 +134,8 @@ CUresult get_kernel(Session& session, CUgraphNode node, Got& reply) {
       error != CUDA_SUCCESS)
     return error;
   wire::GraphKernelParams params{};
-  params.kernel = kernel_id(session, p);
+  params.gpu = gpu_of(session, p.ctx);
+  params.kernel = kernel_id(session, p, params.gpu);
   const Object* object = session.objects().find(wire::Kind::kKernel, params.kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;  // its module is gone
   const uint32_t shape[] = {p.gridDimX,  p.gridDimY,  p.gridDimZ,
@@ -173,7 +195,8 @@ CUresult get_mem_ops(Session& session, CUgraphNode node, Got& reply) {
     return error;
   std::vector<CUstreamBatchMemOpParams> ops(p.paramArray, p.paramArray + p.count);
   for (CUstreamBatchMemOpParams& op : ops) op.waitValue.alias = 0;  // the driver's own use
-  if (CUresult error = put_params(reply, wire::GraphMemOpParams{p.flags, p.count});
+  if (CUresult error =
+          put_params(reply, wire::GraphMemOpParams{p.flags, p.count, gpu_of(session, p.ctx), 0});
       error != CUDA_SUCCESS)
     return error;
   return put_data(reply, std::as_bytes(std::span<const CUstreamBatchMemOpParams>(ops)));

@@ -365,6 +365,56 @@ TWO_DEVICES_CASE(graph_of_the_other_device) {
   printf("%u\n", word_at(there));
 }
 
+// What a node is says where it is: made again from that, it runs there.
+TWO_DEVICES_CASE(parameters_of_a_node_of_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr there = gpus.allocate(1, 4096, 1);
+  gpus.use(0);
+  std::vector<char> image = read_beside("globals.fatbin");
+  CUlibrary library;
+  CUkernel bump;
+  CU(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryGetKernel(&bump, library, "bump"));
+  CUgraph first, second;
+  CUgraphNode node;
+  CUgraphExec exec;
+  CU(cuGraphCreate(&first, 0));
+  CU(cuGraphCreate(&second, 0));
+  int by = 5;
+  void* arguments[] = {&by};
+  CUDA_KERNEL_NODE_PARAMS kernel{}, same_kernel{};
+  kernel.kern = bump;
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.blockDimX = 32;
+  kernel.kernelParams = arguments;
+  kernel.ctx = gpus.context[1];
+  CU(cuGraphAddKernelNode(&node, first, nullptr, 0, &kernel));
+  SHOW(cuGraphKernelNodeGetParams(node, &same_kernel));
+  printf("its context: %d\n", same_kernel.ctx == gpus.context[1]);
+  CU(cuGraphAddKernelNode(&node, second, nullptr, 0, &same_kernel));
+  CUstreamBatchMemOpParams op{};
+  op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  op.writeValue.address = there;
+  op.writeValue.value = 7;
+  CUDA_BATCH_MEM_OP_NODE_PARAMS write{gpus.context[1], 1, &op, 0}, same_write{};
+  CU(cuGraphAddBatchMemOpNode(&node, second, nullptr, 0, &write));
+  SHOW(cuGraphBatchMemOpNodeGetParams(node, &same_write));
+  printf("its context: %d\n", same_write.ctx == gpus.context[1]);
+  CUstream stream = stream_here();
+  CU(cuGraphInstantiateWithFlags(&exec, second, 0));
+  SHOW(cuGraphLaunch(exec, stream));
+  SHOW(cuStreamSynchronize(stream));
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    gpus.use(gpu);
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    CU(cuLibraryGetGlobal(&address, &bytes, library, "counter"));
+    printf("%u\n", word_at(address));
+  }
+  printf("%u\n", word_at(there));
+  SHOW(cuLibraryUnload(library));
+}
+
 TWO_DEVICES_CASE(capture_on_the_other_device) {
   TwoGpus gpus;
   const CUdeviceptr there = gpus.allocate(1, 4096, 1);
