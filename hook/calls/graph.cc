@@ -52,8 +52,7 @@ CUresult send_node(Request<X>& r, const NodeTarget& t, const UpdateShape* shape,
 
 CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Kernel* kernel =
-      find_kernel(p->func != nullptr ? static_cast<const void*>(p->func) : p->kern);
+  Kernel* kernel = find_kernel(p->func != nullptr ? static_cast<const void*>(p->func) : p->kern);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = runs_in(&t, p->ctx); r != CUDA_SUCCESS) return r;
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ},

@@ -28,9 +28,15 @@ Kernel* allocate_kernel(Module* module, const char* name) {
   k->id = slot->id;
   k->module = module;
   k->name = name;
+  for (KernelOn* on = &k->on; on != nullptr; on = on->next.load(std::memory_order_relaxed))
+    on->device.store(KernelOn::kNowhere, std::memory_order_relaxed);
   k->occupancy.clear();
   k->old_launch = OldLaunch{};
   return k;
+}
+
+Context* context_of(const Kernel* k) {
+  return k->module->context != nullptr ? k->module->context : current_context();
 }
 
 // Offsets and sizes of the parameters. False when one lies outside of `parameter_bytes`: launches
@@ -44,26 +50,37 @@ bool take_layout(Kernel* k, std::span<const std::byte> layout, uint32_t paramete
   });
 }
 
+// `entry_of(i)` is the attribute with the number i.
+template <class EntryOf>
+void take_attributes(KernelOn* on, uint32_t device, EntryOf entry_of) {
+  for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
+    const wire::KernelAttribute entry = entry_of(i);
+    on->attribute_results[i] = entry.result;
+    on->attributes[i].store(entry.value, std::memory_order_relaxed);
+  }
+  on->device.store(device, std::memory_order_release);
+}
+
+void take_attributes(KernelOn* on, uint32_t device, std::span<const std::byte> attributes) {
+  take_attributes(on, device, [&](uint32_t i) {
+    wire::KernelAttribute entry{CUDA_ERROR_INVALID_VALUE, 0};
+    if ((i + 1) * sizeof entry <= attributes.size())
+      std::memcpy(&entry, attributes.data() + i * sizeof entry, sizeof entry);
+    return entry;
+  });
+}
+
 bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBlobs& blobs) {
   const auto layout = blobs.get(reply.layout);
-  const auto attributes = blobs.get(reply.attributes);
   if (reply.parameter_count > kMaxParameters ||
       layout.size() != reply.parameter_count * sizeof(wire::KernelParameter))
     return false;
   if (!take_layout(k, layout, reply.parameter_bytes)) return false;
   k->writes = reply.writes;
-  for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
-    wire::KernelAttribute entry{CUDA_ERROR_INVALID_VALUE, 0};
-    if ((i + 1) * sizeof entry <= attributes.size())
-      std::memcpy(&entry, attributes.data() + i * sizeof entry, sizeof entry);
-    k->attribute_results[i] = entry.result;
-    k->attributes[i].store(entry.value, std::memory_order_relaxed);
-  }
+  const Context* context = context_of(k);
+  take_attributes(&k->on, context != nullptr ? context->device : KernelOn::kNowhere,
+                  blobs.get(reply.attributes));
   return true;
-}
-
-Context* context_of(const Kernel* k) {
-  return k->module->context != nullptr ? k->module->context : current_context();
 }
 
 // From the table that came with the module.
@@ -74,11 +91,55 @@ bool read_known(Kernel* k, const wire::KnownKernel& known) {
                    known.parameter_bytes))
     return false;
   k->writes = known.writes;
-  for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
-    k->attribute_results[i] = known.attributes[i].result;
-    k->attributes[i].store(known.attributes[i].value, std::memory_order_relaxed);
-  }
+  take_attributes(&k->on, k->module->known_on, [&](uint32_t i) { return known.attributes[i]; });
   return true;
+}
+
+KernelOn* find_on(Kernel* k, uint32_t device) {
+  for (KernelOn* on = &k->on; on != nullptr; on = on->next.load(std::memory_order_acquire)) {
+    if (on->device.load(std::memory_order_acquire) == device) return on;
+  }
+  return nullptr;
+}
+
+// One that is of no device; under the kernel's lock. nullptr: out of memory.
+KernelOn* free_on(Kernel* k) {
+  if (KernelOn* on = find_on(k, KernelOn::kNowhere)) return on;
+  auto* on = new (std::nothrow) KernelOn;
+  if (on == nullptr) return nullptr;
+  on->next.store(k->on.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  k->on.next.store(on, std::memory_order_release);
+  return on;
+}
+
+CUresult ask_attributes(Kernel* k, Context* context, KernelOn** out) {
+  wire::tubeKernelGetAttribute_reply reply{};
+  ReplyBlobs blobs;
+  CUresult result;
+  {
+    Request<wire::tubeKernelGetAttribute> r;
+    r.in_context(context);
+    r->kernel = k->id;
+    result = r.call(&reply, &blobs);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  Locked locked(k->lock);
+  *out = find_on(k, context->device);  // another thread asked meanwhile, and may have set something
+  if (*out == nullptr) {
+    *out = free_on(k);
+    if (*out == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    take_attributes(*out, context->device, blobs.get(reply.attributes));
+  }
+  return CUDA_SUCCESS;
+}
+
+// For a call that names a device: a module's kernel is on its own.
+Context* context_for(const Kernel* k, CUdevice device) {
+  if (k->module->context != nullptr) return k->module->context;
+  Context* current = current_context();
+  return current != nullptr && current->visible_device == static_cast<uint32_t>(device)
+             ? current
+             : process().primaries[device];
 }
 
 // Asks the proxy; what it has told already needs no answer.
@@ -111,14 +172,13 @@ bool settable(CUfunction_attribute a) {
 }
 
 // Zero or the code that the driver answers at once.
-CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int value) {
-  if (!settable(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  const Context* context = context_of(k);
-  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && context != nullptr) {
+CUresult check_attribute(const KernelOn& on, const Context& context, CUfunction_attribute attribute,
+                         int value) {
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     const int limit =
-        context->info().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+        context.info().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
     const int fixed =
-        k->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
+        on.attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
     if (value < 0 || (limit > 0 && value > limit - fixed)) return CUDA_ERROR_INVALID_VALUE;
   }
   if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
@@ -131,14 +191,19 @@ CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int va
   return CUDA_SUCCESS;
 }
 
-CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value) {
-  if (const CUresult r = check_attribute(k, attribute, value); r != CUDA_SUCCESS) return r;
-  const bool changes = k->attributes[attribute].load(std::memory_order_relaxed) != value;
+CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value, CUdevice device) {
+  if (!settable(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = context_for(k, device);
+  KernelOn* on = nullptr;
+  if (const CUresult r = kernel_on(k, context, &on); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = check_attribute(*on, *context, attribute, value); r != CUDA_SUCCESS)
+    return r;
+  const bool changes = on->attributes[attribute].load(std::memory_order_relaxed) != value;
   if (changes) forget_all_updates();
   CUresult result;
   {
     Request<wire::tubeKernelSetAttribute> r;
-    if (Context* context = context_of(k)) r.in_context(context);
+    r.in_context(context);
     r->kernel = k->id;
     r->attribute = attribute;
     r->value = value;
@@ -146,18 +211,20 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value) {
   }
   if (changes) forget_all_updates();  // what another thread's update proved between the two
   if (result != CUDA_SUCCESS) return result;
-  k->attributes[attribute].store(value, std::memory_order_relaxed);
+  on->attributes[attribute].store(value, std::memory_order_relaxed);
   Locked locked(k->lock);
   k->occupancy.clear();
   return CUDA_SUCCESS;
 }
 
-CUresult get_attribute(int* pi, CUfunction_attribute attribute, const Kernel* k) {
+CUresult get_attribute(int* pi, CUfunction_attribute attribute, Kernel* k, CUdevice device) {
   const auto id = static_cast<uint32_t>(attribute);
   if (id >= static_cast<uint32_t>(CU_FUNC_ATTRIBUTE_MAX) || id >= info::kFunctionAttributeCount)
     return CUDA_ERROR_INVALID_VALUE;
-  if (k->attribute_results[id] != 0) return static_cast<CUresult>(k->attribute_results[id]);
-  *pi = k->attributes[id].load(std::memory_order_relaxed);
+  KernelOn* on = nullptr;
+  if (const CUresult r = kernel_on(k, context_for(k, device), &on); r != CUDA_SUCCESS) return r;
+  if (on->attribute_results[id] != 0) return static_cast<CUresult>(on->attribute_results[id]);
+  *pi = on->attributes[id].load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
@@ -168,20 +235,22 @@ CUresult parameter_info(const Kernel* k, size_t index, size_t* offset, size_t* s
   return CUDA_SUCCESS;
 }
 
-CUresult set_cache_config(Kernel* k, CUfunc_cache config) {
+CUresult set_cache_config(Kernel* k, CUfunc_cache config, CUdevice device) {
   if (static_cast<unsigned>(config) > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   Request<wire::tubeKernelSetCacheConfig> r;
-  if (Context* context = context_of(k)) r.in_context(context);
+  r.in_context(context_for(k, device));
   r->kernel = k->id;
   r->config = config;
   return r.post();
 }
 
 bool same_question(const OccupancyAnswer& a, const OccupancyAnswer& b) {
-  return a.what == b.what && a.flags == b.flags && a.a == b.a && a.b == b.b && a.c == b.c;
+  return a.what == b.what && a.flags == b.flags && a.a == b.a && a.b == b.b && a.c == b.c &&
+         a.device == b.device;
 }
 
 CUresult ask_occupancy(Kernel* k, OccupancyAnswer* q) {
+  if (const Context* context = current_context()) q->device = context->device;
   {
     Locked locked(k->lock);
     for (const OccupancyAnswer& known : k->occupancy) {
@@ -247,6 +316,11 @@ Kernel* find_kernel(const void* handle) {
   const uintptr_t function = reinterpret_cast<uintptr_t>(handle) & ~kLibraryKernelBit;
   Slot* slot = objects().find(Kind::kKernel, reinterpret_cast<const void*>(function));
   return slot == nullptr ? nullptr : static_cast<Kernel*>(slot->object);
+}
+
+CUresult kernel_on(Kernel* k, Context* context, KernelOn** on) {
+  *on = process().device_count == 1 ? &k->on : find_on(k, context->device);
+  return *on != nullptr ? CUDA_SUCCESS : ask_attributes(k, context, on);
 }
 
 CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
@@ -317,25 +391,30 @@ namespace {
 bool no_device(CUdevice device) {
   return device < 0 || static_cast<uint32_t>(device) >= process().device_count;
 }
+// What a call means that names a function and no device.
+CUdevice device_here() {
+  const Context* context = current_context();
+  return context != nullptr ? static_cast<CUdevice>(context->visible_device) : 0;
+}
 }  // namespace
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
-  const Kernel* k = find_kernel(kernel);
+  Kernel* k = find_kernel(kernel);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(pi, attrib, k);
+  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(pi, attrib, k, dev);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   Kernel* k = find_kernel(kernel);
   if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_attribute(k, attrib, val);
+  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_attribute(k, attrib, val, dev);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Kernel* k = find_kernel(kernel);
   if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_cache_config(k, config);
+  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_cache_config(k, config, dev);
 }
 
 // ---- functions ----
@@ -364,15 +443,16 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOff
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi != nullptr && names_library_kernel(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
-  return hook::cuKernelGetAttribute(pi, attrib, reinterpret_cast<CUkernel>(hfunc), 0);
+  return hook::cuKernelGetAttribute(pi, attrib, reinterpret_cast<CUkernel>(hfunc), device_here());
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  return hook::cuKernelSetAttribute(attrib, value, reinterpret_cast<CUkernel>(hfunc), 0);
+  return hook::cuKernelSetAttribute(attrib, value, reinterpret_cast<CUkernel>(hfunc),
+                                    device_here());
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  return hook::cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(hfunc), config, 0);
+  return hook::cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(hfunc), config, device_here());
 }
 
 // The proxy loads a kernel when it is looked up.
@@ -436,8 +516,10 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   // The program's function says how much shared memory a block size needs: try the sizes here.
   const int32_t* device = current_context()->info().attributes;
   const int warp = device[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
+  KernelOn* on = nullptr;
+  if (const CUresult r = kernel_on(k, current_context(), &on); r != CUDA_SUCCESS) return r;
   int limit =
-      k->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
+      on->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
   if (blockSizeLimit > 0 && blockSizeLimit < limit) limit = blockSizeLimit;
   int best_threads = 0;
   for (int size = limit; size > 0; size = size % warp == 0 ? size - warp : size - size % warp) {

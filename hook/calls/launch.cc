@@ -126,7 +126,7 @@ void note_recorded(const Attributes& attributes, Stream* stream) {
 
 CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params,
                 void** extra, bool cooperative, const Attributes* attributes) {
-  const Kernel* kernel = find_kernel(f);
+  Kernel* kernel = find_kernel(f);
   if (kernel == nullptr)
     return current_context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
@@ -191,8 +191,8 @@ bool read_extra(void** extra, PackedByCaller* out) {
 
 }  // namespace
 
-bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
-  const Context* context =
+bool surely_launchable(Kernel* kernel, const LaunchShape& shape) {
+  Context* context =
       kernel->module->context != nullptr ? kernel->module->context : current_context();
   if (context == nullptr) return false;
   const int32_t* device = context->info().attributes;
@@ -205,9 +205,11 @@ bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
   }
   if (!fits) return false;
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
+  KernelOn* on = nullptr;
+  if (kernel_on(kernel, context, &on) != CUDA_SUCCESS) return false;
   const int32_t kernel_threads =
-      kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
-  const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(
+      on->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
+  const int32_t dynamic = on->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(
       std::memory_order_relaxed);
   return kernel_threads > 0 && threads <= static_cast<uint32_t>(kernel_threads) &&
          (shape.shared_bytes == 0 ||

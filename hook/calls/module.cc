@@ -95,6 +95,8 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
     if (file != nullptr) r.send_file(file->fd.get(), &r->token, CUDA_ERROR_OPERATING_SYSTEM);
     result = r.call(&reply, &blobs);
   }
+  const Context* context = m->context != nullptr ? m->context : current_context();
+  m->known_on = context != nullptr ? context->device : KernelOn::kNowhere;
   if (result == CUDA_SUCCESS) take_table(m, blobs.get(reply.kernels));
   options.jit.give_back(blobs.get(reply.info_log), blobs.get(reply.error_log),
                         blobs.get(reply.jit_values));

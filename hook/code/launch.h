@@ -13,7 +13,7 @@ struct LaunchShape {
 
 // Grid, block and shared memory that the driver will take. If not, the caller waits for the
 // driver's own answer.
-bool surely_launchable(const Kernel* kernel, const LaunchShape& shape);
+bool surely_launchable(Kernel* kernel, const LaunchShape& shape);
 // How many bytes of parameters there are; with `extra` those that the program packed itself.
 CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes);
 void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes,

@@ -38,6 +38,17 @@ struct Module {
   // afterwards.
   std::vector<std::byte> table;
   std::unordered_map<std::string_view, const wire::KnownKernel*> known;
+  uint32_t known_on = ~0u;  // the proxy's ordinal of the device they are described on
+};
+
+// What a kernel is on one device.
+struct KernelOn {
+  static constexpr uint32_t kNowhere = ~0u;
+
+  std::atomic<uint32_t> device{kNowhere};  // the proxy's ordinal; kNowhere: none, or not known
+  std::atomic<int32_t> attributes[info::kFunctionAttributeCount] = {};
+  int32_t attribute_results[info::kFunctionAttributeCount] = {};
+  std::atomic<KernelOn*> next{nullptr};  // stays while the process lives
 };
 
 struct OccupancyAnswer {
@@ -45,6 +56,7 @@ struct OccupancyAnswer {
   uint32_t flags;
   uint64_t a, b, c;
   uint64_t x, y;
+  uint32_t device = KernelOn::kNowhere;  // that it was asked for
 };
 
 // The state that the launch interface of CUDA 3 keeps in a function (calls/old/launch.cc).
@@ -62,9 +74,8 @@ struct Kernel {
   std::vector<wire::KernelParameter> layout;
   uint32_t parameter_bytes = 0;
   uint32_t writes = 0;  // wire::kKernelPrints, wire::kKernelAsserts: what its image can do
-  std::atomic<int32_t> attributes[info::kFunctionAttributeCount] = {};
-  int32_t attribute_results[info::kFunctionAttributeCount] = {};
-  Lock lock;  // rank 2: the members below
+  KernelOn on;          // where it was looked up first, and the others (kernel_on)
+  Lock lock;            // rank 2: the members below, and which `on` is of no device
   std::vector<OccupancyAnswer> occupancy;
   OldLaunch old_launch;
 };
@@ -74,6 +85,9 @@ Module* find_library(const void* handle);
 // Accepts CUfunction and CUkernel.
 Kernel* find_kernel(const void* handle);
 CUresult get_kernel(Module* module, const char* name, Kernel** kernel);
+// What the kernel is on the context's device. The first time on another device than it was looked
+// up for the proxy is asked: no lock held.
+CUresult kernel_on(Kernel* k, Context* context, KernelOn** on);
 inline void* kernel_handle(const Kernel* k) { return objects().handle_of(k->slot); }  // CUfunction
 // Below what tells handles apart (objects.h).
 inline constexpr uintptr_t kLibraryKernelBit = 8;

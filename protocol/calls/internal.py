@@ -71,7 +71,9 @@ message("tubeListKernels", "reply", library="id", kind="LoadedAs", first="u32",
         reply=dict(total="u32", names="blob"))
 message("tubeKernelSetAttribute", "post", kernel="kernel", attribute="i32", value="i32",
         changes=("kernel",))
-message("tubeKernelGetAttribute", "reply", kernel="kernel", attribute="i32", reply=dict(value="i32"))
+# all of them on the context's GPU, as the kernel was described there first
+message("tubeKernelGetAttribute", "reply", kernel="kernel",
+        reply=dict(attributes="KernelAttribute[]"))
 message("tubeKernelSetCacheConfig", "post", kernel="kernel", config="i32", changes=("kernel",))
 
 chapter("launch")

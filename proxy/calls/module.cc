@@ -135,12 +135,15 @@ CUresult load_here(Session& session, const Object& object) {
   const auto& shared = session.shared();
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
+  LoadedModule& module = *module_of(session, object);
   const CUresult error = session.or_without_pool(gpu, [&] {
-    return module_of(session, object)
-        ->kernel(session.driver(), shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+    return module.kernel(session.driver(), shared.gpus, gpu, *kernel.name, &loaded, &fresh);
   });
-  if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
-  return error;
+  if (error != CUDA_SUCCESS) return error;
+  kernel.on_gpus |= bit_of(gpu);
+  if (kernel.dynamic_limit(gpu) == KernelState::kNoLimit)
+    kernel.set_dynamic_limit(gpu, first_limit(module, *loaded, gpu));
+  return CUDA_SUCCESS;
 }
 
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
@@ -393,7 +396,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
     const CUresult error =
         module_of(session, *object)
             ->raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
-    if (error == CUDA_SUCCESS) kernel.dynamic_limit = call->value;
+    if (error == CUDA_SUCCESS) kernel.set_dynamic_limit(gpu, call->value);
     return error;
   }
   // A carve-out is a hint; what else can be set decides whether a launch is valid.
@@ -413,16 +416,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
-  const auto id = static_cast<CUfunction_attribute>(call->attribute);
-  if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    reply->value = kernel.dynamic_limit;
-    return CUDA_SUCCESS;
-  }
-  if (!kernel.is_library_kernel)
-    return session.driver().cuFuncGetAttribute(&reply->value, id, kernel.function);
-  const CUdevice device = session.shared().gpus[session.context()->gpu].device;
-  return session.driver().cuKernelGetAttribute(&reply->value, id,
-                                               reinterpret_cast<CUkernel>(kernel.function), device);
+  const auto seen = module_of(session, *object)->seen(*kernel.loaded, session.context()->gpu);
+  if (!seen.has_value()) return CUDA_ERROR_INVALID_HANDLE;  // a module's function, of another GPU
+  reply.put(&wire::tubeKernelGetAttribute_reply::attributes,
+            std::as_bytes(std::span(seen->attributes)));
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call,

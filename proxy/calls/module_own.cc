@@ -36,24 +36,29 @@ struct Move {
 
 KernelState& state_of(const Move& move) { return static_cast<KernelState&>(*move.object->state); }
 
-// Looks the kernel up in the client's own module, with the limit of dynamic shared memory that the
+constexpr auto kDynamicLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+
+// Looks the kernel up in the client's own module, with the limits of dynamic shared memory that the
 // client had set.
-CUresult prepare(Session& session, LoadedModule& own, uint32_t gpu, Move& move) {
-  constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+CUresult prepare(Session& session, LoadedModule& own, LoadedModule& before, uint32_t gpu,
+                 Move& move) {
   const KernelState& kernel = state_of(move);
   const Driver& driver = session.driver();
+  const Gpus& gpus = session.shared().gpus;
   bool fresh = false;
-  CUresult error =
-      own.kernel(driver, session.shared().gpus, gpu, *kernel.name, &move.loaded, &fresh);
-  if (error != CUDA_SUCCESS) return error;
-  if (kernel.dynamic_limit == KernelState{}.dynamic_limit)
-    return CUDA_SUCCESS;  // the driver names none
-  if (kernel.dynamic_limit == own.limit(*move.loaded, gpu)) return CUDA_SUCCESS;
-  const CUfunction function = move.loaded->function;
-  if (!own.library()) return driver.cuFuncSetAttribute(function, kLimit, kernel.dynamic_limit);
-  return driver.cuKernelSetAttribute(kLimit, kernel.dynamic_limit,
-                                     reinterpret_cast<CUkernel>(function),
-                                     session.shared().gpus[gpu].device);
+  CUresult error = own.kernel(driver, gpus, gpu, *kernel.name, &move.loaded, &fresh);
+  const CUfunction function = error == CUDA_SUCCESS ? move.loaded->function : nullptr;
+  for (uint32_t on = 0; on < kernel.dynamic_limits.size() && error == CUDA_SUCCESS; ++on) {
+    const int32_t limit = kernel.dynamic_limit(on);
+    const int32_t has =
+        on == gpu ? own.limit(*move.loaded, gpu) : first_limit(before, *kernel.loaded, on);
+    if (limit == KernelState::kNoLimit || limit == has) continue;
+    error = own.library()
+                ? driver.cuKernelSetAttribute(kDynamicLimit, limit,
+                                              reinterpret_cast<CUkernel>(function), gpus[on].device)
+                : driver.cuFuncSetAttribute(function, kDynamicLimit, limit);
+  }
+  return error;
 }
 
 // `in_graphs`: nodes of the client's graphs may have the function of before.
@@ -65,19 +70,25 @@ void carry_out(const Move& move, LoadedModule& own, uint32_t gpu, bool in_graphs
   kernel.writes = before.writes;
   kernel.runtime = before.runtime;
   kernel.used_on = before.used_on;
-  kernel.dynamic_limit = before.dynamic_limit;
+  kernel.dynamic_limits = before.dynamic_limits;
   move.object->raw = reinterpret_cast<uint64_t>(kernel.function);
 }
 
 }  // namespace
 
+int32_t first_limit(LoadedModule& module, const LoadedKernel& kernel, uint32_t gpu) {
+  const auto seen = module.seen(kernel, gpu);
+  return seen.has_value() && seen->attributes[kDynamicLimit].result == CUDA_SUCCESS
+             ? seen->attributes[kDynamicLimit].value
+             : KernelState::kNoLimit;
+}
+
 void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, uint32_t gpu) {
   const LoadedKernel::OnGpu on = module.seen(loaded, gpu).value_or(LoadedKernel::OnGpu{});
-  const auto& limit = on.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   kernel.function = loaded.function;
   kernel.is_library_kernel = module.library();
   kernel.shared = module.shared();
-  if (limit.result == CUDA_SUCCESS) kernel.dynamic_limit = limit.value;
+  kernel.set_dynamic_limit(gpu, first_limit(module, loaded, gpu));
   kernel.local_bytes =
       static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES].value));
   kernel.loaded = &loaded;
@@ -110,7 +121,7 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
     Object& one = *session.objects().find(wire::Kind::kKernel, kernel);
     if (one.owner != owner_key(kind, id)) continue;
     moves.push_back({&one, nullptr});
-    if (error = prepare(session, *own, gpu, moves.back()); error == CUDA_SUCCESS) continue;
+    if (error = prepare(session, *own, *before, gpu, moves.back()); error == CUDA_SUCCESS) continue;
     modules.give_back(session.client().id, std::move(own));
     return error;
   }
@@ -132,14 +143,14 @@ CUresult take_own_module_of(Session& session, uint64_t kernel_id) {
 
 CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel,
                         uint32_t shared_bytes) {
-  if (!kernel.shared || static_cast<int64_t>(shared_bytes) <= kernel.dynamic_limit)
+  const uint32_t gpu = session.context()->gpu;
+  if (!kernel.shared || static_cast<int64_t>(shared_bytes) <= kernel.dynamic_limit(gpu))
     return CUDA_SUCCESS;
   // Beyond what the client may: the driver's answer is right as long as nobody raised the limit.
   const Object* object = session.objects().find(wire::Kind::kKernel, kernel_id);
   auto& owner = static_cast<ModuleState&>(
       *session.objects().find(owner_kind(object->owner), owner_id(object->owner))->state);
-  if (owner.module->limit(*kernel.loaded, session.context()->gpu) <= kernel.dynamic_limit)
-    return CUDA_SUCCESS;
+  if (owner.module->limit(*kernel.loaded, gpu) <= kernel.dynamic_limit(gpu)) return CUDA_SUCCESS;
   return take_own_module_of(session, kernel_id);
 }
 

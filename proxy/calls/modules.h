@@ -26,6 +26,9 @@ CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsi
 
 // The state of a kernel as its module describes it, where it was looked up.
 void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, uint32_t gpu);
+// What a module's kernel may have of dynamic shared memory on a GPU before anybody sets it;
+// KernelState::kNoLimit: the driver names none, or nobody has asked there.
+int32_t first_limit(LoadedModule& module, const LoadedKernel& kernel, uint32_t gpu);
 // The client's library or module `id` gets a module of its own instead of the shared one, and its
 // kernels their functions there: pointers to kernels and their states stay, what they say changes.
 // Loads the image and every kernel that the client knows of it, and drops the graphs of held runs.

@@ -51,9 +51,18 @@ struct KernelState final : ObjectState {
   bool is_library_kernel = false;
   uint64_t on_gpus = 0;  // a library's: bit per GPU where it is known to be loaded
   bool shared = false;   // its module serves others as well
-  int32_t dynamic_limit = std::numeric_limits<int32_t>::max();  // shared: of dynamic shared memory,
-                                                                // as the client knows it
-  LoadedKernel* loaded = nullptr;                               // lives as long as its module
+  // Of dynamic shared memory on a GPU, as the client of a shared module knows it; kNoLimit: the
+  // driver names none, or nobody has asked there.
+  static constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  int32_t dynamic_limit(uint32_t gpu) const {
+    return gpu < dynamic_limits.size() ? dynamic_limits[gpu] : kNoLimit;
+  }
+  void set_dynamic_limit(uint32_t gpu, int32_t bytes) {
+    if (dynamic_limits.size() <= gpu) dynamic_limits.resize(gpu + 1, kNoLimit);
+    dynamic_limits[gpu] = bytes;
+  }
+  std::vector<int32_t> dynamic_limits;  // by GPU
+  LoadedKernel* loaded = nullptr;       // lives as long as its module
   std::shared_ptr<const std::string> name;
   LaunchNotes* launches = nullptr;  // of its session; nullptr: unit tests
   uint32_t parameter_count = 0;

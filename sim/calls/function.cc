@@ -20,7 +20,8 @@ uint32_t max_threads_of(const ptx::Kernel& kernel) {
 }
 
 uint32_t max_dynamic_shared(const Function& f, const Device& device) {
-  if (f.max_dynamic_shared >= 0) return static_cast<uint32_t>(f.max_dynamic_shared);
+  if (const auto set = f.max_dynamic_shared.find(&device); set != f.max_dynamic_shared.end())
+    return static_cast<uint32_t>(set->second);
   auto limit = static_cast<uint32_t>(sm_limits(device.spec.sm).shared_per_block);
   return limit - std::min(limit, f.kernel->static_shared_bytes);
 }
@@ -65,7 +66,7 @@ CUresult set_function_attribute(Function& f, const Device& device, CUfunction_at
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       if (value < 0 || value > optin - static_cast<int>(f.kernel->static_shared_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-      f.max_dynamic_shared = value;
+      f.max_dynamic_shared[&device] = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;

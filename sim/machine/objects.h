@@ -156,10 +156,11 @@ struct Event {
 struct Function {
   Module* module = nullptr;
   const ptx::Kernel* kernel = nullptr;
-  Library* library = nullptr;   // set for a CUkernel
-  std::set<Context*> used_in;   // a CUkernel: where it has been asked about
-  bool looked_up = false;       // a module's own: by cuModuleGetFunction
-  int max_dynamic_shared = -1;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; -1: default
+  Library* library = nullptr;  // set for a CUkernel
+  std::set<Context*> used_in;  // a CUkernel: where it has been asked about
+  bool looked_up = false;      // a module's own: by cuModuleGetFunction
+  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as it was set, by device.
+  std::map<const Device*, int> max_dynamic_shared;
   int carveout = -1;
   int cluster_width = 0, cluster_height = 0, cluster_depth = 0;
   int cluster_must_be_set = 0;

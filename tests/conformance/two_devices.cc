@@ -189,6 +189,36 @@ TWO_DEVICES_CASE(library_on_both_devices) {
   SHOW(cuLibraryUnload(library));
 }
 
+// The last argument says whose the attribute is, whatever is current.
+TWO_DEVICES_CASE(attributes_of_a_kernel_on_both_devices) {
+  TwoGpus gpus;
+  constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CU(cuLibraryLoadData(&library, read_beside("kernels.fatbin").data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryGetKernel(&kernel, library, "step"));
+  const auto show_limits = [&] {
+    int limits[2] = {};
+    for (int gpu = 0; gpu < 2; ++gpu) CU(cuKernelGetAttribute(&limits[gpu], kLimit, kernel, gpu));
+    printf("limits %d and %d\n", limits[0], limits[1]);
+  };
+  show_limits();
+  SHOW(cuKernelSetAttribute(kLimit, 60000, kernel, 1));
+  show_limits();
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    const CUdeviceptr data = gpus.allocate(gpu, 4096, 1);
+    CUfunction function = nullptr;
+    int limit = 0;
+    CU(cuKernelGetFunction(&function, kernel));
+    SHOW(cuFuncGetAttribute(&limit, kLimit, function));
+    printf("limit %d\n", limit);
+    SHOW(try_launch(function, Dim{1}, Dim{64}, 60000u, static_cast<CUstream>(nullptr), data, 3u, 1u, 64));
+    SHOW(cuCtxSynchronize());
+    printf("%u\n", word_at(data));
+  }
+  SHOW(cuLibraryUnload(library));
+}
+
 // Each device numbers its objects for itself.
 TWO_DEVICES_CASE(texture_objects_on_both_devices) {
   TwoGpus gpus;
