@@ -42,7 +42,51 @@ CUresult for_each_stream(Context* context, Visit visit) {
   return result;
 }
 
+// The context's event of that use, made when first needed and again after a reset.
+CUresult event_of(Context* context, CUevent* handle, Event** event) {
+  *event = find_event(*handle);
+  if (*event != nullptr) return CUDA_SUCCESS;
+  const CUresult r = create_event(context, CU_EVENT_DISABLE_TIMING, event);
+  if (r == CUDA_SUCCESS) *handle = static_cast<CUevent>(objects().handle_of((*event)->slot));
+  return r;
+}
+
+// The legacy stream, which stands for all blocking ones, and the others.
+bool stands_for_itself(const Stream* stream) { return stream->legacy() || !stream->blocking(); }
+
 }  // namespace
+
+CUresult follow_work_of(Context* context, Stream* stream) {
+  Locked locked(g_collecting);
+  Event* pending = nullptr;
+  return for_each_stream(context, [&](Stream* other) {
+    Mark mark;
+    if (other == stream || !stands_for_itself(other) ||
+        (is_marked(other, &mark) && mark_reached(mark)) || capturing(other))
+      return CUDA_SUCCESS;
+    CUresult r = event_of(context, &context->pending_work, &pending);
+    if (r == CUDA_SUCCESS) r = record_event(pending, other, 0);
+    return r == CUDA_SUCCESS ? wait_event(stream, pending, 0) : r;
+  });
+}
+
+CUresult lead_work_of(std::span<Context* const> contexts, Stream* stream) {
+  Locked locked(g_collecting);
+  Event* copied = nullptr;
+  Context* current = stream->context;
+  CUresult r = event_of(current, &current->peer_copied, &copied);
+  if (r == CUDA_SUCCESS) r = record_event(copied, stream, 0);
+  for (Context* context : contexts) {
+    if (r != CUDA_SUCCESS) return r;
+    context->behind.store(current->peer_copied, std::memory_order_release);
+    r = for_each_stream(context, [&](Stream* other) {
+      return other == stream || !stands_for_itself(other) || capturing(other)
+                 ? CUDA_SUCCESS
+                 : wait_event(other, copied, 0);
+    });
+  }
+  return r;
+}
 
 CUresult record_context_event(Context* context, CUevent hEvent) {
   Event* event = find_event(hEvent);

@@ -1,6 +1,7 @@
 // One-dimensional copies and all memsets: the entry points. The paths are in copy_paths.cc.
 #include "hook/memory/copy.h"
 #include "base/log.h"
+#include "hook/calls/contexts.h"
 #include "hook/memory/memory_map.h"
 #include "hook/objects/capture.h"
 #include "hook/objects/peers.h"

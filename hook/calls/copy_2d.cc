@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hook/calls/contexts.h"
 #include "hook/graphs/graph_steps.h"
 #include "hook/memory/copy.h"
 #include "hook/objects/array.h"

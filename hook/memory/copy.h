@@ -73,22 +73,4 @@ CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChu
 // A result of the transport or chunk waits as a CUresult.
 CUresult chunk_wait_code(shared::WaitResult result);
 
-// The peer forms without Async are in order with all work of both contexts, before and after
-// (cuda.h), which streams of other contexts do not know of: wait for theirs, then for the copy.
-// Handles that name no context are left to the caller.
-template <class Copy>
-CUresult in_peer_order(CUcontext dst, CUcontext src, Copy copy) {
-  bool across = false;
-  for (CUcontext handle : {dst, src}) {
-    Context* context = handle == nullptr ? nullptr : find_context(handle);
-    if (context == nullptr || context == current_context()) continue;
-    across = true;
-    if (const CUresult r = sync_context(context); r != CUDA_SUCCESS) return r;
-  }
-  if (const CUresult r = copy(); r != CUDA_SUCCESS || !across) return r;
-  CUresult error = CUDA_SUCCESS;
-  Stream* stream = find_stream(nullptr, &error);
-  return stream == nullptr ? error : sync_stream(stream);
-}
-
 }  // namespace tube::hook

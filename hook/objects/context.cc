@@ -95,6 +95,8 @@ Context* new_context(Context* primary, unsigned flags) {
   c->attached.store(1, std::memory_order_relaxed);
   c->green = nullptr;
   c->collector = nullptr;
+  c->pending_work = c->peer_copied = nullptr;
+  c->behind.store(nullptr, std::memory_order_relaxed);
   c->flags.store(flags, std::memory_order_relaxed);
   c->cache_config.store(-1, std::memory_order_relaxed);
   for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);

@@ -39,7 +39,10 @@ struct Context {
   uint64_t collector_id = 0;  // its id when made: another one now means that it is gone
   Event* joint = nullptr;     // what it waits with
   uint64_t joint_id = 0;
-  Context* made_before = nullptr;  // list of all objects, which are never freed
+  CUevent pending_work = nullptr;        // for peer copies (calls/context_event.cc): of each stream
+  CUevent peer_copied = nullptr;         // the end of the last one made with this context current
+  std::atomic<CUevent> behind{nullptr};  // what streams wait for that are made from now on
+  Context* made_before = nullptr;        // list of all objects, which are never freed
 
   CUcontext handle() const { return static_cast<CUcontext>(objects().handle_of(slot)); }
   const info::DeviceInfo& info() const { return connection().device_infos[device]; }

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "hook/objects/capture.h"
+#include "hook/objects/event.h"
 #include "hook/objects/listeners.h"
 #include "hook/objects/request.h"
 #include "hook/objects/thread.h"
@@ -119,6 +120,9 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
   }
   link_stream(stream);
   objects().publish(stream->slot);
+  if (const CUevent behind = context->behind.load(std::memory_order_acquire); behind != nullptr) {
+    if (Event* event = find_event(behind)) (void)wait_event(stream, event, 0);
+  }
   *out = stream;
   return CUDA_SUCCESS;
 }

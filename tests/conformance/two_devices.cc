@@ -1,4 +1,5 @@
 // One program on two devices: whose streams, events and modules may be used where.
+#include "tests/conformance/gate.h"
 #include "tests/conformance/two_gpus.h"
 
 CASES_HOLD_STREAMS;
@@ -290,6 +291,29 @@ TWO_DEVICES_CASE(free_of_host_memory_does_not_wait_for_the_other_device) {
   CU(cuStreamWriteValue32(writer, flag, 1, 0));
   SHOW(cuStreamSynchronize(held));
   free(own);
+}
+
+// It returns at once, also beside a stream of either GPU that waits for what the thread does next.
+TWO_DEVICES_CASE(memcpy_peer_beside_streams_that_wait) {
+  TwoGpus gpus;
+  const CUdeviceptr here = gpus.allocate(0, 4096, 1), there = gpus.allocate(1, 4096, 2);
+  for (int held_on = 0; held_on < 2; ++held_on) {
+    gpus.use(held_on);
+    Gate gate;
+    CUstream held = stream_here();
+    gate.stop(held);
+    gpus.use(0);
+    SHOW(cuMemcpyPeer(there, gpus.context[1], here, gpus.context[0], 4096));
+    SHOW(cuStreamQuery(held));
+    gate.open();
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      gpus.use(gpu);
+      SHOW(cuCtxSynchronize());
+    }
+    printf("%u\n", word_at(there));
+    CU(cuMemsetD32(there, 2, 1024));
+    CU(cuCtxSynchronize());
+  }
 }
 
 // ---- the other device's things, with ours current ----
