@@ -134,6 +134,8 @@ CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wir
   range.base = call->ptr;
   range.bytes = call->size;
   range.kind = RangeKind::kMapped;
+  if (const auto place = session.shared().memory.find(block.handle); place && place->device >= 0)
+    range.device = place->device;
   session.ranges().insert(range);
   return CUDA_SUCCESS;
 }

@@ -126,6 +126,14 @@ void Gpus::enable_peers() {
   if (!gpus_.empty()) driver_.cuCtxSetCurrent(gpus_[0]->context);
 }
 
+bool Gpus::reaches(uint32_t gpu, uint32_t owner) const {
+  if (gpu == owner || gpu >= count() || owner >= count()) return true;
+  for (const CUmemAccessDesc& access : gpus_[owner]->access) {
+    if (access.location.id == gpus_[gpu]->device) return true;
+  }
+  return false;
+}
+
 void Gpus::close() {
   for (const std::unique_ptr<Gpu>& one : gpus_) {
     Gpu& gpu = *one;

@@ -62,6 +62,8 @@ class Gpus {
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
   Gpu& operator[](uint32_t ordinal) { return *gpus_[ordinal]; }
   const Gpu& operator[](uint32_t ordinal) const { return *gpus_[ordinal]; }
+  // Whether work of `gpu` may name memory that was mapped for `owner`.
+  bool reaches(uint32_t gpu, uint32_t owner) const;
   // In front of all of them (context_gate.h).
   ContextGate& gate() const { return gate_; }
   // Of host memory with all of them (registrations.h).

@@ -1,6 +1,7 @@
 #include "proxy/session/copies.h"
 
 #include <cstring>
+#include <optional>
 
 #include "base/result.h"
 #include "protocol/driver_table.gen.h"
@@ -17,11 +18,16 @@
 
 namespace tube::proxy {
 
+namespace {
+
+bool is_host(const Range& range) {
+  return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered ||
+         range.kind == RangeKind::kStoredHost;
+}
+
+}  // namespace
+
 CopyKind Copies::kind_of(const Range& dst, const Range& src) {
-  const auto is_host = [](const Range& range) {
-    return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered ||
-           range.kind == RangeKind::kStoredHost;
-  };
   if (is_host(src)) return is_host(dst) ? CopyKind::kHost : CopyKind::kUpload;
   if (is_host(dst)) return CopyKind::kDownload;
   return dst.device == src.device ? CopyKind::kDevice : CopyKind::kPeer;
@@ -74,6 +80,13 @@ Crossing crossing_of(CopyKind kind) {
     case CopyKind::kCount: break;
   }
   return Crossing::kNo;
+}
+
+// Whose memory it is; nothing: it is host memory.
+std::optional<uint32_t> gpu_of(const CopyEnd& end) {
+  if (end.array != nullptr) return end.gpu;
+  if (end.range == nullptr || is_host(*end.range)) return std::nullopt;
+  return static_cast<uint32_t>(end.range->device);
 }
 
 CUdeviceptr address_of(const CopyEnd& end) {
@@ -201,7 +214,43 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   return this->copy(request);
 }
 
+// On the request's stream; what its GPU does not reach is done by the memory's own.
 CUresult Copies::copy(const CopyRequest& request) {
+  const ContextShare* share = shares_.find(request.state->context);
+  const bool to_far = share != nullptr && far_.is_far(share->gpu, request.dst.range);
+  const bool from_far = share != nullptr && far_.is_far(share->gpu, request.src.range);
+  if (!to_far && !from_far) return copy_here(request);
+  const std::optional<uint32_t> to = gpu_of(request.dst);
+  const std::optional<uint32_t> from = gpu_of(request.src);
+  if (to && from && *to != *from) return copy_peer(request, *to, *from);
+  // A second stream would come into the capture: the driver says what it thinks of the copy.
+  if (shares_.captures() && is_capturing(driver_, request.stream)) return copy_here(request);
+  const uint32_t gpu = to_far ? *to : *from;
+  return far_.on(gpu, request.stream, [&](CUstream stream) {
+    CopyRequest there = request;
+    there.stream = stream;
+    there.gpu = gpu;
+    return copy_here(there);
+  });
+}
+
+// Between GPUs that do not reach each other. The driver takes memory that is mapped for one of them
+// when it is told whose it is.
+CUresult Copies::copy_peer(const CopyRequest& request, uint32_t to, uint32_t from) {
+  if (request.region != nullptr) {
+    CUDA_MEMCPY3D region = *request.region;
+    for (CUmemorytype* type : {&region.srcMemoryType, &region.dstMemoryType}) {
+      if (*type == CU_MEMORYTYPE_UNIFIED) *type = CU_MEMORYTYPE_DEVICE;
+    }
+    CopyRequest named = request;
+    named.region = &region;
+    return copy_region(named, to, from);
+  }
+  return driver_.cuMemcpyPeerAsync(request.dst.address, gpus_[to].context, request.src.address,
+                                   gpus_[from].context, request.bytes, request.stream);
+}
+
+CUresult Copies::copy_here(const CopyRequest& request) {
   if (request.region != nullptr) return copy_region(request);
   switch (request.kind) {
     case CopyKind::kInline:  // pageable to the driver: it takes the bytes before it returns
@@ -251,6 +300,10 @@ CUresult Copies::copy_region(const CopyRequest& request) {
   const uint32_t to = request.dst.array != nullptr ? request.dst.gpu : request.gpu;
   if (from == request.gpu && to == request.gpu)
     return driver_.cuMemcpy3DAsync_v2(request.region, request.stream);
+  return copy_region(request, to, from);
+}
+
+CUresult Copies::copy_region(const CopyRequest& request, uint32_t to, uint32_t from) {
   CUDA_MEMCPY3D_PEER peer;
   // They differ in the contexts, which stand where reserved words are.
   static_assert(sizeof(peer) == sizeof(*request.region));

@@ -21,6 +21,7 @@
 
 #include "base/cuda_api.h"
 #include "policies/link_share.h"
+#include "proxy/copy/far_copies.h"
 #include "proxy/copy/inference_timer.h"
 #include "proxy/launch/asked_word.h"
 #include "proxy/session/copy_counts.h"
@@ -52,7 +53,8 @@ class Copies {
         segment_(segment),
         stats_(stats),
         more_chunks_(driver, gpus, segment),
-        direct_(driver, shares) {}
+        direct_(driver, shares),
+        far_(driver, gpus, shares.placement()) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
   // The segment is there: its address as the GPU sees it, and whether it has all its chunks.
@@ -90,6 +92,7 @@ class Copies {
     return more_chunks_.are_there() ? abi::kChunkCount : abi::kFirstChunks;
   }
   MoreChunks& more_chunks() { return more_chunks_; }
+  FarCopies& far() { return far_; }
   std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
 
   // Whether uploads came since the stream waited for them last.
@@ -117,12 +120,15 @@ class Copies {
   }
   CUresult complete(const CopyRequest& request);
   CUresult copy(const CopyRequest& request);
+  CUresult copy_here(const CopyRequest& request);
+  CUresult copy_peer(const CopyRequest& request, uint32_t to, uint32_t from);
   bool readable(const CopyLink& link, const CopyRequest& request) const;
   CUresult copy_taken(const CopyRequest& request);
   CUresult move(const CopyRequest& request, bool* in_lane);
   CopyLink* link_of(const CopyRequest& request, bool to_gpu, policies::CopyReason* why);
   CUresult send_by_lane(CopyLink& link, const CopyRequest& request, bool* in_lane);
   CUresult copy_region(const CopyRequest& request);
+  CUresult copy_region(const CopyRequest& request, uint32_t to, uint32_t from);
   void uploaded(StreamState& stream);
 
   const Driver& driver_;
@@ -139,6 +145,7 @@ class Copies {
   std::vector<std::byte> taken_;           // bytes on their way into the driver
   std::unique_ptr<InferenceTimer> timer_;  // of a function whose inference time must be learnt
   DirectCopies direct_;
+  FarCopies far_;
   AskedWord asked_;
   std::function<Failed()> failed_;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one

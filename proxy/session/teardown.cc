@@ -300,6 +300,7 @@ void Session::teardown_objects(bool idle) {
       contexts_.forget_limits(share);
     }
   }
+  if (idle) copies_.far().end();
   runs_.forget();  // the graphs that streams have left: none of them runs
 }
 

@@ -149,9 +149,17 @@ CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER& p) {
   static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER));
   CUDA_MEMCPY3D c;
   std::memcpy(&c, &p, sizeof c);
-  c.reserved0 = c.reserved1 = nullptr;
   return c;
 }
+
+// Each side is looked at from its own context (make_side in copy.cc).
+CUDA_MEMCPY3D between(CUDA_MEMCPY3D c, CUcontext dst, CUcontext src) {
+  c.reserved0 = src;
+  c.reserved1 = dst;
+  return c;
+}
+
+CUDA_MEMCPY3D without_contexts(CUDA_MEMCPY3D c) { return between(c, nullptr, nullptr); }
 
 CUresult check_peers(CUcontext dst, CUcontext src) {
   State& s = state();
@@ -217,16 +225,16 @@ SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdev
                               CUcontext srcContext, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
-              nullptr, Sync::kSync);
+  const CUDA_MEMCPY3D c = device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE);
+  return copy(context, between(c, dstContext, srcContext), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                    CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                    CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
-              hStream, Sync::kAsync);
+  const CUDA_MEMCPY3D c = device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE);
+  return copy(context, between(c, dstContext, srcContext), hStream, Sync::kAsync);
 }
 
 SIM_API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
@@ -305,12 +313,12 @@ SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream
 SIM_API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
   SIM_ENTER_CONTEXT(context);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return copy(context, *pCopy, nullptr, Sync::kSync);
+  return copy(context, without_contexts(*pCopy), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return copy(context, *pCopy, hStream, Sync::kAsync);
+  return copy(context, without_contexts(*pCopy), hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   SIM_ENTER_CONTEXT(context);

@@ -26,6 +26,13 @@ uint64_t extent(const Side& side, const CUDA_MEMCPY3D& c) {
   return (c.Depth - 1) * side.slice + (c.Height - 1) * side.pitch + c.WidthInBytes;
 }
 
+// The context from which a side is looked at: the peer forms name one for each, and it is in what
+// is reserved in other forms.
+const Context& context_of_side(bool source, const CUDA_MEMCPY3D& c, const Context& context) {
+  const auto* named = live<Context>(state(), source ? c.reserved0 : c.reserved1, Kind::kContext);
+  return named != nullptr ? *named : context;
+}
+
 CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, Side* side) {
   CUmemorytype type = source ? c.srcMemoryType : c.dstMemoryType;
   uint64_t x = source ? c.srcXInBytes : c.dstXInBytes, y = source ? c.srcY : c.dstY,
@@ -65,8 +72,8 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
     return past_end ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   uint64_t begin = 0, end = 0;
-  if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true),
-                              &begin, &end))
+  const Accessor who = accessor_of(context_of_side(source, c, context), true);
+  if (!state().map.accessible(side->base, extent(*side, c), !source, who, &begin, &end))
     return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(side->base);
   if (range && !range->is_host())
