@@ -4,12 +4,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/cores.h"
@@ -72,6 +76,14 @@ bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
   const auto size = static_cast<uint64_t>(s.st_size);
   const uint64_t whole = (size + kPage - 1) / kPage * kPage;
   return offset % kPage == 0 && offset <= whole && bytes <= whole - offset;
+}
+
+// The hook puts private pages into such a file (hook/memory/host_pages.cc).
+bool is_private(int fd) {
+  char name[64] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  if (readlink(link.c_str(), name, sizeof name - 1) < 0) return false;
+  return std::string_view(name).starts_with("/memfd:tube-registered");
 }
 
 }  // namespace
@@ -268,8 +280,12 @@ CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untr
   for (size_t i = 0; i < gaps.size(); ++i) {
     const CUresult error = map_run(gaps[i].first, gaps[i].last, flags, segments);
     if (error == CUDA_SUCCESS) {
+      const bool shared = std::any_of(segments.begin(), segments.end(), [&](const Segment& s) {
+        return s.untrusted.address >= gaps[i].first && s.untrusted.address < gaps[i].last &&
+               !is_private(s.fd);
+      });
       runs_[gaps[i].first] =
-          Run{gaps[i].last - gaps[i].first, 1, gaps[i].mappings, gaps[i].new_bytes};
+          Run{gaps[i].last - gaps[i].first, 1, gaps[i].mappings, gaps[i].new_bytes, shared};
       continue;
     }
     for (size_t j = 0; j < gaps.size(); ++j) {
@@ -319,6 +335,13 @@ void HostPages::free_all(uint32_t context) {
       bases.push_back(base);
   }
   for (uint64_t base : bases) (void)remove(base);
+}
+
+bool HostPages::shared(uint64_t address) const {
+  const auto next = runs_.upper_bound(address);
+  if (next == runs_.begin()) return false;
+  const auto& [first, run] = *std::prev(next);
+  return address - first < run.bytes && run.shared;
 }
 
 void HostPages::close() {

@@ -63,6 +63,10 @@ class HostPages {
   // The most bytes that one client may have registered. Any thread.
   static uint64_t most_bytes();
 
+  // Whether other programs may have the registered page, too: it is no private one, which the hook
+  // has put into a file of its own.
+  bool shared(uint64_t address) const;
+
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -71,6 +75,7 @@ class HostPages {
     uint32_t registrations = 0;
     uint32_t mappings = 0;
     uint64_t new_bytes = 0;  // pages that its files did not have
+    bool shared = false;     // some of its files are other programs', too
   };
   struct Gap {
     uint64_t first, last;

@@ -84,8 +84,8 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
     free_slots_.pop_back();
   }
   Block& block = blocks_[slot];
-  block =
-      Block{{handle, false, nullptr}, place, 1, block.generation + 1, std::move(charge), false, {}};
+  block = Block{{handle, false, nullptr}, place, 1,     block.generation + 1,
+                std::move(charge),        false, false, {}};
   return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
 }
 
@@ -294,6 +294,7 @@ CUresult MemoryMap::import_fd(int fd, BlockId* block) {
   if (CUresult error = import_handle(driver_, fd, &handle); error != CUDA_SUCCESS) return error;
   std::lock_guard lock(mutex_);
   *block = enter(handle, BlockPlace{}, {});
+  if (Block* made = live(*block); made != nullptr) made->shared = true;
   return CUDA_SUCCESS;
 }
 
@@ -440,8 +441,19 @@ CUresult MemoryMap::export_fd(BlockId block, UniqueFd* fd) {
   const CUresult error = driver_.cuMemExportToShareableHandle(
       &raw, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   if (error == CUDA_SUCCESS) fd->reset(raw);
+  {
+    std::lock_guard lock(mutex_);
+    if (Block* exported = live(block); exported != nullptr) exported->shared = true;
+  }
   release(block);
   return error;
+}
+
+bool MemoryMap::mapping_is_shared(uint64_t base) const {
+  std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(base);
+  const Block* block = found == mappings_.end() ? nullptr : live(found->second.block);
+  return block != nullptr && block->shared;
 }
 
 std::optional<Owner> MemoryMap::owner(uint64_t address) const {

@@ -223,6 +223,8 @@ class MemoryMap {
   CUresult properties(BlockId block, CUmemAllocationProp* prop);
   // A new POSIX fd, which is the caller's.
   CUresult export_fd(BlockId block, UniqueFd* fd);
+  // Whether other programs may have the memory of a client's mapping, too.
+  bool mapping_is_shared(uint64_t base) const;
 
   std::optional<Owner> owner(uint64_t address) const;
   uint64_t used_bytes(int device) const;
@@ -255,6 +257,7 @@ class MemoryMap {
     uint32_t generation = 0;
     MemoryCharge charge;  // empty: another process made the memory
     bool promised = false;
+    bool shared = false;      // an fd of it was given out, or it came by one
     std::vector<Part> parts;  // of policies::part_bytes(place.bytes), the last one of what is left
     std::span<Part> all_parts() { return parts.empty() ? std::span(&whole, 1) : std::span(parts); }
     std::span<const Part> all_parts() const {

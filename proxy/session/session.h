@@ -485,6 +485,7 @@ class Session {
   void give_segment_back();
   void release_waiters();
   void release_external_waits();
+  bool others_see(const Range& range);
   bool come_idle();
   void drop_legacy(ContextShare& share);
   void leave_stream(StreamState& stream);

@@ -336,10 +336,30 @@ void Session::give_segment_back() {
   segment_used_again_ = !poisoned() && life_.surely_gone(segment_.fd());
 }
 
+// Whether memory of the client is other programs' as well. What its streams wait for there is
+// theirs to write, and nothing else may.
+bool Session::others_see(const Range& range) {
+  switch (range.kind) {
+    case RangeKind::kOpened:
+    case RangeKind::kExternal:
+    case RangeKind::kStored:
+    case RangeKind::kStoredHost: return true;
+    case RangeKind::kRegistered: return host_pages_.shared(range.base);
+    case RangeKind::kMapped: return shared_.memory.mapping_is_shared(range.base);
+    case RangeKind::kDevice: return shared_.memory.shares().shared(range.base);
+    case RangeKind::kPinned:
+    case RangeKind::kGlobal:
+    case RangeKind::kGraph:
+    case RangeKind::kRetired: break;
+  }
+  return false;
+}
+
 // Nobody answers any more what the client's streams wait for. False: some work does not end.
 bool Session::come_idle() {
   const auto reach = [this](const PendingWait& wait) {
-    if (check_target_range(wait.address, wait.bytes) != CUDA_SUCCESS)
+    if (check_target_range(wait.address, wait.bytes) != CUDA_SUCCESS ||
+        others_see(*ranges_.find(wait.address)))
       return PendingWaits::Reach::kNone;
     // Only our own sealed memory file is safe to touch from here.
     const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;

@@ -12,7 +12,7 @@ import socket
 import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
-pointers, events, streams, fds = [], [], [], []
+pointers, events, streams, fds, pages = [], [], [], [], []
 flag = ctypes.c_uint64()
 link = socket.socket(fileno=int(os.environ["LINK_FD"])) if "LINK_FD" in os.environ else None
 
@@ -133,6 +133,21 @@ class Commands:
     def release(self):
         return cuda.cuStreamWriteValue32_v2(stream(9), flag, 1, 0) or cuda.cuStreamSynchronize(
             stream(9))
+
+    def watch(self, on, index, value):
+        """The stream waits until the memory's first word is at least `value`."""
+        return cuda.cuStreamWaitValue32_v2(stream(int(on)), pointers[int(index)], int(value), 0)
+
+    def write(self, on, index, value):
+        return cuda.cuStreamWriteValue32_v2(stream(int(on)), pointers[int(index)], int(value), 0)
+
+    def share_page(self, path):
+        """A page of a file, registered."""
+        with open(path, "r+b") as file:
+            pages.append(mmap.mmap(file.fileno(), 4096))
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages[-1]))
+        pointers.append(ctypes.c_uint64(address))
+        return cuda.cuMemHostRegister_v2(ctypes.c_void_p(address), ctypes.c_size_t(4096), 2)
 
     def record(self, index, on):
         return cuda.cuEventRecord(events[int(index)], stream(int(on)))

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -74,8 +75,8 @@ class IpcTest(unittest.TestCase):
         self.programs = []
         return super().run(result)
 
-    def proxy(self, workflow="test"):
-        proxy = tubetest.Proxy(LAYOUT, "sim", workflow=workflow)
+    def proxy(self, workflow="test", **env):
+        proxy = tubetest.Proxy(LAYOUT, "sim", workflow=workflow, extra_env=env)
         proxy.start()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
@@ -261,6 +262,39 @@ class OneProxy(IpcTest):
         program.say("wait", 0)
         proxy.process.kill()
         self.assertEqual(program.hear(), str(PROXY_DIED))
+
+
+class SharedWords(IpcTest):
+    """Streams of two programs wait for one word."""
+
+    def check(self, share):
+        tubed = self.proxy(TUBE_TEARDOWN_MS="200")
+        owner, waiter = Program(self, tubed), Program(self, tubed)
+        share(owner, waiter)
+        for program in (owner, waiter):
+            self.ok(program, "watch", 0, 0, 5)
+            self.assertEqual(program("query_stream", 0), str(NOT_READY))
+        waiter.kill()
+        self.gone(tubed, waiter)
+        # Nobody but the owner writes what the dead one waited for.
+        self.assertEqual(self.ok(owner, "read", 0), "3")
+        self.assertEqual(owner("query_stream", 0), str(NOT_READY))
+        self.ok(owner, "write", 1, 0, 5)
+        self.ok(owner, "wait_stream", 0)
+
+    def test_a_killed_waiter_writes_nothing(self):
+        self.check(lambda owner, waiter: self.shared(owner, waiter, LARGE, 3))
+
+    def test_nor_to_a_page_of_a_file(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write((3).to_bytes(4, "little") + bytes(4092))
+            file.flush()
+
+            def share(owner, waiter):
+                for program in (owner, waiter):
+                    self.ok(program, "share_page", file.name)
+
+            self.check(share)
 
 
 class TwoProxies(IpcTest):
