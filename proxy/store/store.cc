@@ -349,21 +349,29 @@ void Store::look(uint32_t untrusted_slot) {
   reap();
 }
 
+void Store::doom_for_all(uint32_t slot, std::vector<StoreExchange::Lent>* lent) {
+  if (objects_[slot].loans != 0) lent->push_back({slot, objects_[slot].generation});
+  doom(slot);
+}
+
 wire::StoreAnswer Store::remove(const std::string& name) {
+  std::vector<StoreExchange::Lent> lent;
   {
     std::lock_guard lock(mutex_);
     const auto found = by_name_.find(name);
     if (found == by_name_.end()) return wire::StoreAnswer::kNotFound;
     if (objects_[found->second].piece.lease != 0) return wire::StoreAnswer::kInvalid;
     ++counts_.deleted;
-    doom(found->second);
+    doom_for_all(found->second, &lent);
   }
   reap();
+  if (!lent.empty()) exchange_->until_heard(lent);
   return wire::StoreAnswer::kOk;
 }
 
 uint32_t Store::remove_group(const std::string& group) {
   uint32_t count = 0;
+  std::vector<StoreExchange::Lent> lent;
   {
     std::lock_guard lock(mutex_);
     for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
@@ -371,12 +379,13 @@ uint32_t Store::remove_group(const std::string& group) {
       if (object.state != abi::StoreState::kReserved && object.state != abi::StoreState::kSealed)
         continue;
       if (group != object.body.group || object.piece.lease != 0) continue;
-      doom(slot);
+      doom_for_all(slot, &lent);
       ++count;
     }
     counts_.deleted += count;
   }
   if (count != 0) reap();
+  if (!lent.empty()) exchange_->until_heard(lent);
   return count;
 }
 

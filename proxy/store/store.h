@@ -47,6 +47,7 @@
 #include "policies/memory/migration.h"
 #include "protocol/device_info.h"
 #include "protocol/wire.gen.h"
+#include "proxy/store/store_exchange.h"
 #include "proxy/store/store_index.h"
 #include "proxy/store/store_memory.h"
 #include "proxy/store/store_mover.h"
@@ -55,11 +56,8 @@
 namespace tube::proxy {
 
 class CopyEngine;
-class StoreExchange;
 class StoreVerifier;
 struct Driver;
-struct OfferedObject;
-struct StoreOffer;
 
 struct StoreOptions {
   policies::MigrationOrder order = policies::MigrationOrder::kQueue;
@@ -179,6 +177,7 @@ class Store {
                uint32_t consumed);
   // A pin went.
   void look(uint32_t untrusted_slot);
+  // Wait until other workflows that have them know, at most limits::kBrokerMs.
   wire::StoreAnswer remove(const std::string& name);
   uint32_t remove_group(const std::string& group);
   // Clients that sleep for news: a change then wakes them.
@@ -312,6 +311,7 @@ class Store {
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
   void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void doom(uint32_t slot);
+  void doom_for_all(uint32_t slot, std::vector<StoreExchange::Lent>* lent);
   bool held(uint32_t slot) const;
   void find_expired(uint64_t now_ns);
   void tell();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <system_error>
@@ -106,6 +107,7 @@ void StoreExchange::stop() {
     if (stopped_) return;
     stopped_ = true;
   }
+  heard_.notify_all();
   poke();
   if (thread_.joinable()) thread_.join();
   while (!askers_.empty()) drop(askers_.begin());
@@ -161,7 +163,7 @@ void StoreExchange::turn() {
   for (size_t i = 2; i < leases_at; ++i) {
     const auto found = askers_.find(whose[i - 2]);
     Asker& asker = found->second;
-    bool stays = files[i].revents == 0 || hear(asker);
+    bool stays = files[i].revents == 0 || hear(found->first, asker);
     if (stays && asker.asked && !asker.lent) stays = lend(asker);
     if (!stays || (!asker.lent && asker.came_ns < late_ns)) drop(found);
   }
@@ -199,7 +201,7 @@ void StoreExchange::accept_asker() {
   asker.came_ns = now_ns();
 }
 
-bool StoreExchange::hear(Asker& asker) {
+bool StoreExchange::hear(uint64_t id, Asker& asker) {
   StoreQuestion question{};
   Result<shared::Received> received =
       shared::receive_message(asker.socket.get(), &question, sizeof question, 0, 0);
@@ -207,7 +209,12 @@ bool StoreExchange::hear(Asker& asker) {
   if (asker.asked) {
     char word = 0;
     std::memcpy(&word, &question, 1);
-    asker.consumed = received->size_bytes == 1 && word == kConsumed;
+    if (received->size_bytes != 1) return false;
+    if (word == kHeard && asker.told) {
+      heard(id);
+      return true;
+    }
+    asker.consumed = word == kConsumed;
     return false;
   }
   if (received->size_bytes != sizeof question || question.magic != kExchangeMagic) return false;
@@ -220,12 +227,13 @@ bool StoreExchange::hear(Asker& asker) {
   return answer(asker, offer, -1) && false;
 }
 
-// The object is claimed. The answer goes out when its bytes are there.
+// The object is claimed. The answer goes out when its bytes are there; if it loses its name behind
+// the look here, tell_over() comes later on this thread.
 bool StoreExchange::lend(Asker& asker) {
   StoreOffer offer{};
   UniqueFd memory;
-  const wire::StoreAnswer state =
-      store_.describe_loan(asker.slot, asker.generation, &offer, &memory);
+  wire::StoreAnswer state = store_.describe_loan(asker.slot, asker.generation, &offer, &memory);
+  if (!store_.is_sealed(asker.slot, asker.generation)) state = wire::StoreAnswer::kNotFound;
   if (state == wire::StoreAnswer::kBusy) return true;
   offer.answer = static_cast<uint32_t>(state);
   asker.lent = state == wire::StoreAnswer::kOk;
@@ -243,14 +251,61 @@ bool StoreExchange::answer(Asker& asker, const StoreOffer& offer, int fd) {
 
 void StoreExchange::tell_over() {
   const char word = kOver;
+  uint64_t round = 0;
+  {
+    std::lock_guard lock(mutex_);
+    round = asked_;
+  }
   for (auto& [id, asker] : askers_) {
     if (!asker.lent || asker.told || store_.is_sealed(asker.slot, asker.generation)) continue;
     asker.told = true;
+    {
+      std::lock_guard lock(mutex_);
+      unheard_[id] = {asker.slot, asker.generation, asker.pid};
+    }
     (void)shared::send_message(asker.socket.get(), &word, 1, {}, shared::SendMode::kNeverBlock);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    told_ = round;
+  }
+  heard_.notify_all();
+}
+
+// By its word, or because it is gone.
+void StoreExchange::heard(uint64_t asker) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = unheard_.find(asker);
+    if (found == unheard_.end()) return;
+    deaf_.erase(found->second.pid);
+    unheard_.erase(found);
+  }
+  heard_.notify_all();
+}
+
+void StoreExchange::until_heard(const std::vector<Lent>& objects) {
+  std::unique_lock lock(mutex_);
+  if (stopped_ || !thread_.joinable()) return;
+  const uint64_t round = ++asked_;
+  poke();
+  const auto meant = [&](const auto& one) {
+    return std::any_of(objects.begin(), objects.end(), [&](const Lent& object) {
+      return object.slot == one.second.slot && object.generation == one.second.generation;
+    });
+  };
+  const auto waits = [&](const auto& one) { return meant(one) && !deaf_.contains(one.second.pid); };
+  const bool all = heard_.wait_for(lock, std::chrono::milliseconds(limits::kBrokerMs), [&] {
+    return stopped_ || (told_ >= round && std::none_of(unheard_.begin(), unheard_.end(), waits));
+  });
+  if (all) return;
+  for (const auto& one : unheard_) {
+    if (waits(one)) deaf_.insert(one.second.pid);
   }
 }
 
 void StoreExchange::drop(std::map<uint64_t, Asker>::iterator asker) {
+  heard(asker->first);
   const Asker gone = std::move(asker->second);
   askers_.erase(asker);
   if (gone.asked) store_.end_loan(gone.slot, gone.generation, gone.consumed);
@@ -305,8 +360,13 @@ void StoreExchange::look_at_leases(const std::vector<uint64_t>& heard) {
       generation = found->second.generation;
     }
     store_.end_import(slot, generation);
+    const char word = kHeard;
     std::lock_guard lock(mutex_);
-    if (const auto found = leases_.find(id); found != leases_.end()) found->second.over = true;
+    const auto found = leases_.find(id);
+    if (found == leases_.end()) continue;
+    found->second.over = true;
+    (void)shared::send_message(found->second.socket.get(), &word, 1, {},
+                               shared::SendMode::kNeverBlock);
   }
 }
 

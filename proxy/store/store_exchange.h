@@ -13,8 +13,9 @@
 // An end is an end of the connection, however it comes: an importer that dies drops its claims, an
 // owner that dies takes the names of its objects, while whoever has one keeps the bytes, which the
 // mapping keeps alive. An owner that deletes an object says so on the lease (kOver): the name goes
-// at the importer's, too. An importer whose functions have used an object up says that (kConsumed):
-// it then was one get of the owner's.
+// at the importer's, too, which says when it has gone (kHeard): until then, but no longer than
+// limits::kBrokerMs, whoever deletes the object waits. An importer whose functions have used an
+// object up says that (kConsumed): it then was one get of the owner's.
 //
 // One thread, which sleeps in poll(2), serves both sides. It exists once there is something to
 // share: a proxy that neither shares nor imports has none. Any thread may call; `mutex_` (rank 19)
@@ -24,9 +25,11 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +44,7 @@ namespace tube::proxy {
 
 class Store;
 
-inline constexpr uint64_t kExchangeMagic = 0x3158434558425554ull;  // "TUBXECX1"
+inline constexpr uint64_t kExchangeMagic = 0x3258434558425554ull;  // "TUBXECX2"
 
 struct StoreQuestion {
   uint64_t magic;
@@ -89,11 +92,18 @@ class StoreExchange {
   void end(uint64_t lease, bool consumed);
   // Owner: an object that was lent has no name any more.
   void poke();
+  // Owner: poked for these objects; returns when no other workflow finds them any more, or has not
+  // said so in time. Not the thread's own.
+  struct Lent {
+    uint32_t slot;
+    uint64_t generation;
+  };
+  void until_heard(const std::vector<Lent>& objects);
   // No thread any more; all that was lent is the store's own again.
   void stop();
 
  private:
-  enum Word : char { kOver = 'o', kConsumed = 'c' };
+  enum Word : char { kOver = 'o', kHeard = 'h', kConsumed = 'c' };
   struct Lease {  // of ours with an owner
     UniqueFd socket;
     uint32_t slot = 0;
@@ -119,10 +129,11 @@ class StoreExchange {
   int patience_ms() const;
   void accept_asker();
   // False: the connection ends.
-  bool hear(Asker& asker);
+  bool hear(uint64_t id, Asker& asker);
   bool lend(Asker& asker);
   bool answer(Asker& asker, const StoreOffer& offer, int fd);
   void tell_over();
+  void heard(uint64_t asker);
   void drop(std::map<uint64_t, Asker>::iterator asker);
   void look_at_leases(const std::vector<uint64_t>& heard);
 
@@ -131,6 +142,16 @@ class StoreExchange {
   std::map<uint64_t, Lease> leases_;
   uint64_t next_lease_ = 1;
   bool stopped_ = false;
+  // Of askers that were told: the object, and whose process it is. Each leaves when it has heard.
+  struct Unheard {
+    uint32_t slot;
+    uint64_t generation;
+    pid_t pid;
+  };
+  std::map<uint64_t, Unheard> unheard_;
+  std::set<pid_t> deaf_;  // one of theirs was not heard of in time: nobody waits for the next ones
+  uint64_t asked_ = 0, told_ = 0;  // rounds of telling: that somebody waits for, that are done
+  std::condition_variable heard_;
   UniqueFd bell_;  // an eventfd
   std::atomic<bool> poked_{false};
   std::thread thread_;

@@ -5,6 +5,11 @@
 //   upload            a small synchronous copy into an object is over when it returns
 //   seal              an object that the legacy stream writes, sealed behind a blocking stream
 //   release           one that the legacy stream reads, released behind a blocking stream
+//   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
+//                     line
+//   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
+//                     says so; how many were not the newest
+//   delete NAME
 #include <atomic>
 #include <string>
 #include <vector>
@@ -21,6 +26,7 @@ void must(const char* what, int result) {
   exit(1);
 }
 
+constexpr uint64_t kCopied = 4u << 20;
 constexpr int kLooks = 2000;  // that something which must not happen is given to happen
 
 CUdeviceptr address(const tube_object& object) {
@@ -44,11 +50,18 @@ class Gate {
     CU(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word_), 1,
                            CU_STREAM_WAIT_VALUE_GEQ));
   }
+  void close() { std::atomic_ref(*word_).store(0); }
   void open() { std::atomic_ref(*word_).store(1); }
 
  private:
   uint32_t* word_ = nullptr;
 };
+
+void until_told() {
+  char c;
+  while (read(0, &c, 1) > 0) {
+  }
+}
 
 bool stands(CUstream stream) {
   for (int i = 0; i < kLooks; ++i) {
@@ -134,14 +147,55 @@ void run_release() {
   EXPECT(seen[0] == 7 && seen[kBytes - 1] == 7);
 }
 
+bool next_line() {
+  char c = 0;
+  while (read(0, &c, 1) == 1) {
+    if (c == '\n') return true;
+  }
+  return false;
+}
+
+[[noreturn]] void run_renew(const char* name, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    if (i != 0) TUBE(tube_delete(name));
+    const tube_object object = reserve(name, sizeof(int), TUBE_HOST);
+    memcpy(object.data, &i, sizeof i);
+    TUBE(tube_seal(&object, TUBE_NOW));
+    (void)!write(1, "\n", 1);
+    if (!next_line()) exit(1);
+  }
+  TUBE(tube_delete(name));
+  exit(0);  // nobody reads what comes
+}
+
+[[noreturn]] void run_follow(const char* name, int rounds) {
+  tube_object before{};
+  int stale = 0;
+  for (int i = 0; i < rounds && next_line(); ++i) {
+    tube_object object;
+    TUBE(tube_wait(name, TUBE_HOST, TUBE_NOW, TUBE_FOREVER, &object));
+    stale += memcmp(object.data, &i, sizeof i) != 0 ? 1 : 0;
+    if (before.data != nullptr) TUBE(tube_release(&before, TUBE_NOW));
+    before = object;
+    (void)!write(1, "\n", 1);
+  }
+  TUBE(tube_release(&before, TUBE_NOW));
+  fprintf(stderr, "%d of %d were not the newest\n", stale, rounds);
+  exit(stale == 0 ? 0 : 1);
+}
+
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   const std::string scene = argv[1];
+  const char* name = argc > 2 ? argv[2] : "";
   Gpu gpu;
   if (scene == "upload") run_upload();
   else if (scene == "seal") run_seal();
   else if (scene == "release") run_release();
+  else if (scene == "renew") run_renew(name, atoi(argv[3]));
+  else if (scene == "follow") run_follow(name, atoi(argv[3]));
+  else if (scene == "delete") TUBE(tube_delete(name));
   else return 2;
   printf("equal\n");
   return 0;

@@ -3,6 +3,9 @@ behind their work, and nobody else waits for it.
 
 order_test.py --build DIR --program FILE [--backend driver] [OrderTest.test_NAME...]
 """
+import select
+import signal
+
 import store_test
 from store_test import StoreScenes
 
@@ -18,6 +21,36 @@ class OrderTest(StoreScenes):
     def test_events_of_objects_are_behind_the_legacy_stream(self):
         for scene in ("seal", "release"):
             self.assertEqual(self.run_scene(self.proxy(), scene), "equal\n", scene)
+
+    def test_a_deleted_object_is_gone_in_other_workflows(self):
+        """When tube_delete has returned, even if the other proxy stood meanwhile."""
+        shop = self.proxy("--share-store", "all", workflow="shop")
+        desk = self.proxy(workflow="desk", folder=shop.dir)
+        owner = self.start(shop, "renew", "x", 2)
+        follower = self.start(desk, "follow", "//shop/x", 2)
+
+        def turn(program):
+            program.stdin.write("\n")
+            program.stdin.flush()
+
+        self.assertEqual(owner.stdout.readline(), "\n")
+        turn(follower)
+        self.assertEqual(follower.stdout.readline(), "\n")
+        desk.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(desk.process.send_signal, signal.SIGCONT)
+        turn(owner)
+        early, _, _ = select.select([owner.stdout], [], [], 0.3)
+        if not early:
+            desk.process.send_signal(signal.SIGCONT)
+        self.assertEqual(owner.stdout.readline(), "\n")
+        turn(follower)
+        self.assertEqual(follower.stdout.readline(), "\n")
+        desk.process.send_signal(signal.SIGCONT)
+        turn(owner)
+        for program in (follower, owner):
+            self.finish(desk, program)
+        self.wait_empty(desk)
+        self.wait_empty(shop)
 
 
 if __name__ == "__main__":
