@@ -61,8 +61,9 @@ void hide_memory(const StoreObject& object);
 int get_object(const char* name, uint32_t place, int32_t device, void* stream, uint64_t timeout_ns,
                StoreObject* object);
 // What the index says of the name, as this thread may expect it: an object that the process has
-// sealed is sealed, though the record may still be on its way. `timeout_ns`: for others' objects
-// that are not there. 0: *sight is a sealed object; reserved ones count with `any`.
+// sealed is sealed, though the record may still be on its way; with `any` that is waited for.
+// `timeout_ns`: for others' objects that are not there. 0: *sight is a sealed object, or one that
+// the process has sealed; reserved ones count with `any`.
 int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight* sight);
 int release_object(const StoreObject* object, void* stream, int behind);
 

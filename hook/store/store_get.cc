@@ -40,7 +40,9 @@ int look_for(const char* name, bool any, shared::StoreSight* sight) {
     case shared::StoreIndex::Found::kYes: break;
   }
   if (sight->state() == abi::StoreState::kReserved) {
-    if (sealed_by_us(*sight)) return kBusy;
+    // The seal may be kept back for as long as a stream of this process waits, which then must not
+    // wait here: the proxy has the rest of the order. Who only looks sees what the index says.
+    if (sealed_by_us(*sight)) return any ? kBusy : over(sight->body) ? kNotFound : 0;
     return any ? 0 : kNotFound;
   }
   return over(sight->body) ? kNotFound : 0;
@@ -310,6 +312,7 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
                                        : look_up(name, false, timeout_ns, &sight);
     if (answer != 0) return answer;
     describe(sight, object);
+    object->sealed = 1;
     if (sight.body.window != connection().welcome.window)
       return static_cast<int>(wire::StoreAnswer::kInvalid);
     const uint32_t wanted = place == kAnyPlace ? object->home : place;

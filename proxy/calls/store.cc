@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/handler_glue.h"
+#include "proxy/gpu/current_context.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/memory_map.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -86,6 +89,25 @@ CUresult record_behind(Session& session, uint64_t untrusted_stream, uint32_t slo
   return error;
 }
 
+// The client takes what it has sealed, and the seal is kept back behind its stream's work: what
+// comes later on the record's stream stays behind that.
+CUresult stay_behind_seal(Session& session, const Decoded<wire::tubeStoreOrder>& call) {
+  const StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  ParkKeys keys;
+  op.state->add_keys(keys, true);
+  session.parked().hold(keys);
+  session.behind_seals().emplace(call->slot, keys);
+  session.come_again();
+  return CUDA_SUCCESS;
+}
+
+void go_on_behind_seal(Session& session, uint32_t slot) {
+  const auto [begin, end] = session.behind_seals().equal_range(slot);
+  for (auto it = begin; it != end; ++it) session.parked().let_go(it->second);
+  session.behind_seals().erase(begin, end);
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreOpen>&,
@@ -138,8 +160,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreSeal>& call,
                 Reply<wire::tubeStoreSeal>&) {
   StoreClient* client = store_of(session);
   if (client == nullptr) return CUDA_SUCCESS;
-  return believe(session, client->seal(call->slot, call->generation, nullptr),
-                 "it sealed an object that is not its own");
+  const bool own = client->seal(call->slot, call->generation, nullptr);
+  go_on_behind_seal(session, call->slot);
+  return believe(session, own, "it sealed an object that is not its own");
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreSealBehind>& call,
@@ -151,9 +174,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreSealBehind>& call
   CUevent written = nullptr;
   const CUresult error =
       record_behind(session, call->stream, call->slot, call->generation, false, &written);
+  go_on_behind_seal(session, call->slot);
   // Without an event nobody could tell when the bytes are there: the object is given up.
   if (error != CUDA_SUCCESS || written == nullptr) {
-    (void)client->release(call->slot, call->generation, true);
+    client->give_up(call->slot, call->generation);
     return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
   }
   return believe(session, client->seal(call->slot, call->generation, written),
@@ -174,6 +198,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreOrder>& call,
   if (client == nullptr) return CUDA_SUCCESS;
   if (!client->holds(call->slot, call->generation))
     return believe(session, false, "it waits for an object that it does not hold");
+  if (client->makes(call->slot, call->generation)) return stay_behind_seal(session, call);
   const CUevent written = client->store().written(call->slot, call->generation);
   if (written == nullptr) return CUDA_SUCCESS;
   const CUresult state = session.driver().cuEventQuery(written);
@@ -192,6 +217,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreReady>& call,
   if (client == nullptr) return CUDA_SUCCESS;
   if (!client->holds(call->slot, call->generation))
     return believe(session, false, "it waits for an object that it does not hold");
+  if (client->makes(call->slot, call->generation)) return CUDA_SUCCESS;  // its seal is kept back
   const CUevent written = client->store().written(call->slot, call->generation);
   const CUresult state = written == nullptr ? CUDA_SUCCESS : session.driver().cuEventQuery(written);
   if (state == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
@@ -232,60 +258,101 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreLook>& call,
 
 namespace {
 
-// A copy that this client makes is on the stream: an event stands behind it. An error: there is
-// none, and the copy is nobody's.
-CUresult copy_is_made(Session& session, uint32_t slot, uint64_t generation, int device,
-                      CUstream stream) {
+// A copy that this client makes.
+struct Making {
+  uint32_t slot = 0;
+  uint64_t generation = 0;
+  int device = -1;  // where to
+  int gpu = 0;      // whose stream it goes on
+  Store::Copy copy;
+  CUevent end = nullptr;  // the store's, once the copy is on a stream
+};
+
+// The copy is on the stream, or comes before what it has: an event stands behind it. An error:
+// there is none, and the copy is nobody's.
+CUresult copy_is_made(Session& session, Making& making, CUstream stream) {
   StoreClient* client = session.store();
-  const CUevent event = client->store().event_for(slot, generation, {});
+  const CUevent event = client->store().event_for(making.slot, making.generation, {});
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult error = session.driver().cuEventRecord(event, stream);
-  if (error == CUDA_SUCCESS) client->made(slot, generation, device, event);
+  if (error != CUDA_SUCCESS) return error;
+  making.end = event;
+  client->made(making.slot, making.generation, making.device, event);
+  return CUDA_SUCCESS;
+}
+
+// Of bytes that are there. `*in_lane`: the record's stream waits for the lane.
+CUresult copy_now(Session& session, const StreamOp& op, Making& making, bool* in_lane) {
+  const Store::Copy& copy = making.copy;
+  const Range* from = session.ranges().covering(copy.from.address, copy.bytes);
+  const Range* to = session.ranges().covering(copy.piece.address, copy.bytes);
+  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUstream stream = session.store()->store().streams().of_all(making.gpu);
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  // After a failure the client, which has the address by now, keeps the memory until it ends.
+  const auto behind = [&session, making, stream](StreamState* waits, CUevent end) mutable {
+    if (waits == nullptr) return;
+    const CurrentContext current(
+        session.driver(), session.shared().memory.context(static_cast<uint32_t>(making.gpu)));
+    if (end == nullptr || session.driver().cuStreamWaitEvent(stream, end, 0) == CUDA_SUCCESS)
+      (void)copy_is_made(session, making, stream);
+  };
+  const CUresult error =
+      session.copies().issue({.kind = Copies::kind_of(*to, *from),
+                              .stream = stream,
+                              .state = op.state,
+                              .dst = {.address = copy.piece.address, .range = to},
+                              .src = {.address = copy.from.address, .range = from},
+                              .bytes = copy.bytes,
+                              .beside = true,
+                              .behind = behind},
+                             in_lane);
+  if (error != CUDA_SUCCESS || *in_lane) return error;
+  const CUresult made = copy_is_made(session, making, stream);
+  if (made != CUDA_SUCCESS) (void)session.driver().cuStreamSynchronize(stream);
+  return made;
+}
+
+// Of bytes whose maker's stream is not there yet, which may take as long as that likes: no lane,
+// and no other copy behind it. CUDA_ERROR_NOT_READY: too many are waited for.
+CUresult copy_later(Session& session, CUevent written, Making& making) {
+  StoreStreams& streams = session.store()->store().streams();
+  const CUstream stream = streams.of_one(making.gpu);
+  if (stream == nullptr) return CUDA_ERROR_NOT_READY;
+  const ScopeGuard done([&] { streams.done(making.gpu, stream); });
+  CUresult error = session.driver().cuStreamWaitEvent(stream, written, 0);
+  if (error == CUDA_SUCCESS)
+    error = session.driver().cuMemcpyAsync(making.copy.piece.address, making.copy.from.address,
+                                           making.copy.bytes, stream);
+  if (error != CUDA_SUCCESS) return error;
+  error = copy_is_made(session, making, stream);
+  if (error != CUDA_SUCCESS) (void)session.driver().cuStreamSynchronize(stream);
   return error;
 }
 
-// The object's bytes to `copy.piece`, behind those of the object and in the order of the stream, as
-// a copy of the client's would go.
-CUresult make_copy(Session& session, const Decoded<wire::tubeStoreFetch>& call, const StreamOp& op,
-                   const Store::Copy& copy) {
+// The object's bytes to `copy.piece`, behind those of the object. The copy is for all, so it stands
+// behind nothing else, and what comes later on the record's stream behind it.
+CUresult make_copy(Session& session, const StreamOp& op, Making& making) {
   StoreClient* client = session.store();
-  const uint32_t slot = call->slot;
-  const uint64_t generation = call->generation;
-  const int device = copy.piece.device;
-  client->making(slot, generation, copy.piece);
-  const Range *from = nullptr, *to = nullptr;
+  const Store::Copy& copy = making.copy;
+  client->making(making.slot, making.generation, copy.piece);
+  const CUevent written = client->store().written(making.slot, making.generation);
+  const bool there =
+      written == nullptr || session.driver().cuEventQuery(written) != CUDA_ERROR_NOT_READY;
+  making.gpu = making.device >= 0 ? making.device : copy.from.device;
   CUresult error = CUDA_ERROR_MAP_FAILED;
-  if (client->show_copy(slot, copy.piece.address, copy.bytes, device)) {
-    from = session.ranges().covering(copy.from.address, copy.bytes);
-    to = session.ranges().covering(copy.piece.address, copy.bytes);
-    error = from == nullptr || to == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  }
-  const CUevent written = client->store().written(slot, generation);
-  if (error == CUDA_SUCCESS && written != nullptr)
-    error = session.driver().cuStreamWaitEvent(op.stream, written, 0);
   bool in_lane = false;
-  if (error == CUDA_SUCCESS)
-    error = session.copies().issue({.kind = Copies::kind_of(*to, *from),
-                                    .stream = op.stream,
-                                    .state = op.state,
-                                    .dst = {.address = copy.piece.address, .range = to},
-                                    .src = {.address = copy.from.address, .range = from},
-                                    .bytes = copy.bytes,
-                                    // After a failure the client, which has the address by now,
-                                    // keeps the memory until it ends.
-                                    .behind =
-                                        [&session, slot, generation, device](StreamState* s) {
-                                          if (s != nullptr)
-                                            (void)copy_is_made(session, slot, generation, device,
-                                                               s->stream);
-                                        }},
-                                   &in_lane);
-  if (error == CUDA_SUCCESS && in_lane) return CUDA_SUCCESS;
-  if (error == CUDA_SUCCESS) error = copy_is_made(session, slot, generation, device, op.stream);
-  if (error == CUDA_SUCCESS) return CUDA_SUCCESS;
-  (void)session.driver().cuStreamSynchronize(op.stream);  // its memory may be in use
-  client->hide_copy(slot, copy.piece.address);
-  client->made(slot, generation, device, nullptr);
+  if (client->show_copy(making.slot, copy.piece.address, copy.bytes, making.device)) {
+    const CurrentContext current(
+        session.driver(), session.shared().memory.context(static_cast<uint32_t>(making.gpu)));
+    error = there ? copy_now(session, op, making, &in_lane) : copy_later(session, written, making);
+  }
+  if (error == CUDA_SUCCESS) {
+    if (in_lane || making.device < 0) return CUDA_SUCCESS;
+    return session.driver().cuStreamWaitEvent(op.stream, making.end, 0);
+  }
+  client->hide_copy(making.slot, copy.piece.address);
+  client->made(making.slot, making.generation, making.device, nullptr);
   return error;
 }
 
@@ -295,19 +362,27 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
                 Reply<wire::tubeStoreFetch>& reply) {
   StoreClient* client = store_of(session);
   if (client == nullptr) return CUDA_SUCCESS;
-  if (!client->holds(call->slot, call->generation) || client->makes(call->slot, call->generation))
+  if (!client->holds(call->slot, call->generation))
     return believe(session, false, "it fetched an object that it does not hold");
+  if (client->makes(call->slot, call->generation)) {  // its seal is kept back
+    reply->answer = static_cast<uint32_t>(wire::StoreAnswer::kBusy);
+    return CUDA_SUCCESS;
+  }
   const bool to_host = call->device == ~0u;
   if (!to_host && call->device >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
   const int device = to_host ? -1 : static_cast<int>(call->device);
-  const StreamOp op = session.stream_op(call->stream);
+  // For host memory the client's thread waits, and none of its streams.
+  const StreamOp op =
+      session.stream_op(call->stream, to_host ? StreamUse::kMarker : StreamUse::kWork);
   if (op.error != CUDA_SUCCESS) return op.error;
   Store& store = client->store();
-  Store::Copy copy = store.copy_in(call->slot, call->generation, device);
+  const Store::Copy copy = store.copy_in(call->slot, call->generation, device);
   if (copy.answer == wire::StoreAnswer::kNotFound) {
-    const CUresult error = make_copy(session, call, op, copy);
-    if (error != CUDA_SUCCESS) return error;
-    reply->answer = static_cast<uint32_t>(wire::StoreAnswer::kOk);
+    Making making{call->slot, call->generation, device, 0, copy, nullptr};
+    const CUresult error = make_copy(session, op, making);
+    const bool busy = error == CUDA_ERROR_NOT_READY;
+    if (error != CUDA_SUCCESS && !busy) return error;
+    reply->answer = static_cast<uint32_t>(busy ? wire::StoreAnswer::kBusy : wire::StoreAnswer::kOk);
     reply->address = copy.piece.address;
     return CUDA_SUCCESS;
   }
@@ -323,9 +398,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
     reply->ready = 1;
     return CUDA_SUCCESS;
   }
-  return state == CUDA_ERROR_NOT_READY
-             ? session.driver().cuStreamWaitEvent(op.stream, copy.written, 0)
-             : state;
+  if (state != CUDA_ERROR_NOT_READY) return state;
+  return to_host ? CUDA_SUCCESS : session.driver().cuStreamWaitEvent(op.stream, copy.written, 0);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreImport>& call,

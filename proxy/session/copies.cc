@@ -131,7 +131,8 @@ CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
                                         .stays = request.awaited,
                                         .readable = up && readable(*link, request),
                                         .bytes = request.bytes});
-  if (timer_ != nullptr && link != nullptr && !up) timer_->downloads(request.stream);
+  const bool timed = timer_ != nullptr && link != nullptr && !request.beside;
+  if (timed && !up) timer_->downloads(request.stream);
   CUresult error = CUDA_SUCCESS;
   if (choice.way == policies::CopyWay::kLane) {
     error = send_by_lane(*link, request, in_lane);
@@ -141,10 +142,11 @@ CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
   }
   ways_.add(up, choice.why, request.bytes);
   if (choice.way == policies::CopyWay::kDirect) {
-    if (error == CUDA_SUCCESS) direct_.issued(*link, *request.state, request.bytes);
-    else link->unclaim(request.bytes, 1);
+    if (error != CUDA_SUCCESS) link->unclaim(request.bytes, 1);
+    else if (request.beside) link->mark(request.stream, request.bytes, 1);
+    else direct_.issued(*link, *request.state, request.bytes);
   }
-  if (timer_ != nullptr && link != nullptr && up && !*in_lane) timer_->uploaded(request.stream);
+  if (timed && up && !*in_lane) timer_->uploaded(request.stream);
   return error;
 }
 
@@ -193,19 +195,22 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   if (request.holds != 0) keys.add(request.holds, true);
   LaneCopies::Ends ends;
   if (completion.call_returned) keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
-  ends.waits = [this, completion, behind = request.behind,
-                up = crossing_of(request.kind) == Crossing::kUp](StreamState& stream) {
-    if (behind) behind(&stream);
+  const bool timed =
+      timer_ != nullptr && crossing_of(request.kind) == Crossing::kUp && !request.beside;
+  ends.waits = [this, completion, behind = request.behind, timed](StreamState& stream,
+                                                                  CUevent end) {
+    if (behind) behind(&stream, end);
     if (completion.call_returned) uploaded(stream);
-    if (timer_ != nullptr && up) timer_->uploaded(stream.stream);
+    if (timed) timer_->uploaded(stream.stream);
   };
   ends.failed = [this, completion, behind = request.behind, failed = failed_()](CUresult error) {
     failed(error);
-    if (behind) behind(nullptr);
+    if (behind) behind(nullptr, nullptr);
     if (completion.chunk != CopyCompletion::kNoChunk)
       shared::store_word(segment_.chunk_state(completion.chunk), completion.chunk_state);
   };
-  if (CUresult error = lanes_->add(link, std::move(copy), *request.state, keys, std::move(ends));
+  if (CUresult error =
+          lanes_->add(link, std::move(copy), *request.state, request.beside, keys, std::move(ends));
       error != CUDA_SUCCESS)
     return error;
   *in_lane = engine_->send(link);

@@ -63,9 +63,12 @@ struct CopyRequest {
   uint64_t holds = 0;  // a key (ParkKeys) beside the stream's that is held while the copy waits
   // The client's call returns the driver's answer to this copy: it is asked now.
   bool awaited = false;
-  // Of a copy that waits in a lane: the stream waits for it now; nullptr: it failed, and nothing of
-  // it is in flight.
-  std::function<void(StreamState*)> behind{};
+  // It need not come behind its stream's work: `stream` is another one, whose work all ends, and in
+  // a lane nothing is before the copy. What comes later on `state`'s stream comes behind a lane's.
+  bool beside = false;
+  // Of a copy that waits in a lane: the stream waits for it now, and for `end`, which is the link's
+  // (nullptr: the copy has ended). Without a stream: it failed, and nothing of it is in flight.
+  std::function<void(StreamState*, CUevent end)> behind{};
 };
 
 }  // namespace tube::proxy

@@ -9,12 +9,13 @@
 
 namespace tube::proxy {
 
-CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, const ParkKeys& keys,
-                         Ends ends) {
+CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, bool beside,
+                         const ParkKeys& keys, Ends ends) {
   CUresult no_event = CUDA_SUCCESS;
-  DirectCopies::make_way(stream);  // or the event would stand behind the lane's copies
+  // Or the event would stand behind the lane's copies.
+  if (!beside) DirectCopies::make_way(stream);
   // Behind nothing the copy may go at once, and an event takes the GPU a moment.
-  if (driver_.cuStreamQuery(stream.stream) != CUDA_SUCCESS) {
+  if (!beside && driver_.cuStreamQuery(stream.stream) != CUDA_SUCCESS) {
     copy.before = link.event(&no_event);
     if (copy.before == nullptr) return no_event;
     if (CUresult error = driver_.cuEventRecord(copy.before, stream.stream); error != CUDA_SUCCESS) {
@@ -58,8 +59,8 @@ void LaneCopies::let_go(Going& going) {
       error = driver_.cuStreamWaitEvent(going.stream->stream, going.job->end(), 0);
     DirectCopies::make_way(*going.stream);
   }
+  if (error == CUDA_SUCCESS && going.ends.waits) going.ends.waits(*going.stream, going.job->end());
   going.link->give(going.job->end());
-  if (error == CUDA_SUCCESS && going.ends.waits) going.ends.waits(*going.stream);
   parked_.let_go(going.keys);
   if (error != CUDA_SUCCESS && going.ends.failed) going.ends.failed(error);
 }

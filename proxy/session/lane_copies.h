@@ -33,11 +33,14 @@ class LaneCopies {
 
   // What else stands behind the copy once its stream waits for it, and what to do when it failed.
   struct Ends {
-    std::function<void(StreamState&)> waits;  // the stream waits for the copy
-    std::function<void(CUresult)> failed;     // after its record was answered
+    // The stream waits for the copy; behind its end, the link's event, unless it has ended.
+    std::function<void(StreamState&, CUevent end)> waits;
+    std::function<void(CUresult)> failed;  // after its record was answered
   };
-  // Puts the copy behind its stream's work so far. The link's context is current.
-  CUresult add(CopyLink& link, LaneCopy copy, StreamState& stream, const ParkKeys& keys, Ends ends);
+  // Puts the copy behind its stream's work so far, or, `beside` that, behind nothing. The link's
+  // context is current.
+  CUresult add(CopyLink& link, LaneCopy copy, StreamState& stream, bool beside,
+               const ParkKeys& keys, Ends ends);
   // The newest copy is taken back as if it had not been added: nobody would send it.
   void take_back_last();
 

@@ -267,6 +267,9 @@ class Session {
           client_.name + " (pid " + std::to_string(client_.pid) + ")");
     return store_.get();
   }
+  // Streams that are held until the client's own seal of an object, which is kept back, has come
+  // by: their keys, by the object's slot.
+  std::multimap<uint32_t, ParkKeys>& behind_seals() { return behind_seals_; }
   GraphMemory& graph_memory() { return graph_memory_; }
   UserObjectEnds& user_object_ends() { return user_object_ends_; }
   Reservations& reservations() { return reservations_; }
@@ -544,6 +547,7 @@ class Session {
   Stats stats_;
   std::unique_ptr<RecordTrace> trace_;
   GraphNeeds graph_needs_;
+  std::multimap<uint32_t, ParkKeys> behind_seals_;
   Reservations reservations_;
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;

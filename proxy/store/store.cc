@@ -29,6 +29,7 @@ Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32
       map_(map),
       memory_(driver, map, std::move(idle_bytes)),
       transfer_(driver, map),
+      streams_(driver),
       mover_([this] { return tend_all(); }) {}
 
 Store::~Store() { close(); }
@@ -58,6 +59,7 @@ void Store::close() {
     spare_events_.clear();
     events.swap(event_contexts_);
   }
+  streams_.close();
   for (const auto& [event, context] : events) driver_.cuEventDestroy_v2(event);
   for (const StorePiece& piece : gone) give_back(piece);
   (void)memory_.give_idle_back(StoreMemory::kAllGpus);
@@ -227,6 +229,7 @@ bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUeven
     }
     // Also where it was deleted meanwhile: its maker's work is still to be waited for.
     object->written = written;
+    if (object->state == abi::StoreState::kSealed) doom_if_consumed(slot);  // by its maker
     if (verifier_ != nullptr)
       verifier_->sealed(slot, generation, name_of(object->body), member.function);
   }
@@ -234,10 +237,12 @@ bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUeven
   return true;
 }
 
-bool Store::claim(uint32_t slot, uint64_t generation, StorePlaceOf* place) {
+bool Store::claim(const StoreMember& member, uint32_t slot, uint64_t generation,
+                  StorePlaceOf* place) {
   std::lock_guard lock(mutex_);
   Object* object = live(slot, generation);
-  if (object == nullptr || object->state == abi::StoreState::kReserved || object->reaping)
+  if (object == nullptr || object->reaping ||
+      (object->state == abi::StoreState::kReserved && object->maker != &member))
     return false;
   ++object->claims;
   ++object->touched;
@@ -322,14 +327,14 @@ void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uin
     object->claims -= std::min(object->claims, claims);
     object->used_ns = now_ns();
     if (object->state == abi::StoreState::kReserved && object->maker == &member) {
-      ++counts_.aborted;
-      doom(slot);
-    } else if (object->state == abi::StoreState::kSealed && object->consumers != 0) {
       object->consumed += consumed;
-      if (object->consumed >= object->consumers) {
-        ++counts_.consumed;
+      if (consumed == 0) {
+        ++counts_.aborted;
         doom(slot);
       }
+    } else if (object->state == abi::StoreState::kSealed && object->consumers != 0) {
+      object->consumed += consumed;
+      doom_if_consumed(slot);
     } else if (object->state == abi::StoreState::kSealed && object->piece.lease != 0) {
       object->consumed += consumed;
       if (object->claims == 0) doom(slot);
@@ -337,6 +342,13 @@ void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uin
     over = object->state == abi::StoreState::kDoomed && object->claims == 0;
   }
   if (over) reap();
+}
+
+void Store::doom_if_consumed(uint32_t slot) {
+  const Object& object = objects_[slot];
+  if (object.consumers == 0 || object.consumed < object.consumers) return;
+  ++counts_.consumed;
+  doom(slot);
 }
 
 void Store::look(uint32_t untrusted_slot) {

@@ -51,6 +51,7 @@
 #include "proxy/store/store_index.h"
 #include "proxy/store/store_memory.h"
 #include "proxy/store/store_mover.h"
+#include "proxy/store/store_streams.h"
 #include "proxy/store/store_transfer.h"
 
 namespace tube::proxy {
@@ -145,8 +146,9 @@ class Store {
   // Its maker has filled it, behind `written` (nullptr: it has). The maker's claim goes. False: it
   // is none of the member's, or sealed.
   bool seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written);
-  // False: the object is gone, which a client that pinned it does not see.
-  bool claim(uint32_t slot, uint64_t generation, StorePlaceOf* place);
+  // False: the object is gone, which a client that pinned it does not see. Its maker may have it
+  // before the seal has come by here.
+  bool claim(const StoreMember& member, uint32_t slot, uint64_t generation, StorePlaceOf* place);
   // What a stream has to wait for before it uses the object; nullptr: nothing. The caller's claim
   // keeps it.
   CUevent written(uint32_t slot, uint64_t generation);
@@ -165,6 +167,8 @@ class Store {
   bool copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written);
   // It could not be made.
   void not_copied(uint32_t slot, uint64_t generation, const StorePiece& piece);
+  // On which the caller makes it.
+  StoreStreams& streams() { return streams_; }
   // The copy is there: every client finds it in the index.
   void copy_is_ready(uint32_t slot, uint64_t generation, int device);
   // The event to record behind the work of that stream on an object that the caller has claimed.
@@ -172,7 +176,7 @@ class Store {
   // new one, for seal().
   CUevent event_for(uint32_t slot, uint64_t generation, const StoreStream& stream);
   // `claims` of the caller's go; `consumed`: so many of its gets are over. An object that its maker
-  // gives up unsealed is doomed.
+  // gives up unsealed (`consumed` 0) is doomed.
   void release(StoreMember& member, uint32_t slot, uint64_t generation, uint32_t claims,
                uint32_t consumed);
   // A pin went.
@@ -311,6 +315,7 @@ class Store {
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
   void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void doom(uint32_t slot);
+  void doom_if_consumed(uint32_t slot);
   void doom_for_all(uint32_t slot, std::vector<StoreExchange::Lent>* lent);
   bool held(uint32_t slot) const;
   void find_expired(uint64_t now_ns);
@@ -368,6 +373,7 @@ class Store {
   // idle or the driver's. Rank 18, after moving_ and before mutex_.
   std::shared_mutex giving_;
   StoreTransfer transfer_;
+  StoreStreams streams_;
   std::array<policies::MemoryGrowth, info::kMaxDevices> growth_;
   std::atomic<uint32_t> waiting_{0};
   mutable std::mutex mutex_;

@@ -98,10 +98,17 @@ bool StoreClient::seal(uint32_t slot, uint64_t generation, CUevent written) {
   return true;
 }
 
+void StoreClient::give_up(uint32_t slot, uint64_t generation) {
+  const auto found = held_.find(slot);
+  found->second.makes = false;
+  if (--found->second.claims == 0) drop(found);
+  store_.release(*member_, slot, generation, 1, 0);
+}
+
 bool StoreClient::claim(uint32_t slot, uint64_t generation) {
   if (slot >= abi::kStoreSlots) return false;
   StorePlaceOf place;
-  if (!store_.claim(slot, generation, &place)) return false;
+  if (!store_.claim(*member_, slot, generation, &place)) return false;
   if (holds(slot, generation)) {
     ++held_.at(slot).claims;
     return true;
@@ -158,7 +165,7 @@ void StoreClient::set_waiting(bool on) {
 void StoreClient::leave(bool idle) {
   if (member_ == nullptr) return;
   while (waiting_ != 0) set_waiting(false);
-  while (idle && !making_.empty()) {
+  while (!making_.empty()) {  // they were in a lane, from which they were taken back
     const Making last = making_.back();
     made(last.slot, last.generation, last.piece.device, nullptr);
   }

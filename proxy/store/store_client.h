@@ -38,6 +38,8 @@ class StoreClient {
   StoreGrant reserve(StoreRequest request);
   // `written`: recorded behind the maker's work, the store's from now on; nullptr: no need.
   [[nodiscard]] bool seal(uint32_t slot, uint64_t generation, CUevent written);
+  // An object that the client makes, unsealed.
+  void give_up(uint32_t slot, uint64_t generation);
   [[nodiscard]] bool claim(uint32_t slot, uint64_t generation);
   // Store::import(); the client holds it until drop_import().
   StoreGrant import(const std::string& full_name);

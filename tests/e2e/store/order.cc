@@ -5,11 +5,15 @@
 //   upload            a small synchronous copy into an object is over when it returns
 //   seal              an object that the legacy stream writes, sealed behind a blocking stream
 //   release           one that the legacy stream reads, released behind a blocking stream
+//   own               an object whose seal stands is taken, used and released on another stream
+//   gets              copies of objects in host memory, taken first on a stream that stands
+//   stand NAME        takes a copy of the object on a stream that stands, until stdin ends
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
 //                     says so; how many were not the newest
 //   delete NAME
+//   go NAME           takes the copy that another program got first
 #include <atomic>
 #include <string>
 #include <vector>
@@ -147,6 +151,104 @@ void run_release() {
   EXPECT(seen[0] == 7 && seen[kBytes - 1] == 7);
 }
 
+// An object in host memory, full of 7 behind what the stream has.
+void put_on_host(const char* name, CUstream stream) {
+  const tube_object object = reserve(name, kCopied, TUBE_HOST);
+  CU(cuMemsetD8Async(address(object), 7, kCopied, stream));
+  TUBE(tube_seal(&object, stream));
+}
+
+// Whether what is got on the stream is right, which waits for the stream alone.
+void look_on(CUstream stream, const char* name) {
+  tube_object object;
+  TUBE(tube_wait(name, TUBE_GPU, stream, TUBE_FOREVER, &object));
+  std::vector<unsigned char> seen(kCopied);
+  CU(cuMemcpyDtoHAsync(seen.data(), address(object), kCopied, stream));
+  CU(cuStreamSynchronize(stream));
+  EXPECT(seen[0] == 7 && seen[kCopied - 1] == 7);
+  TUBE(tube_release(&object, stream));
+}
+
+// Whoever takes a copy first: it is there for all when the object is.
+void run_gets() {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING),
+                 first = new_stream(CU_STREAM_NON_BLOCKING),
+                 second = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate, made;
+  put_on_host("there", maker);
+  CU(cuStreamSynchronize(maker));
+  made.hold(maker);
+  put_on_host("later", maker);
+  gate.hold(first);
+  tube_object there, later;
+  TUBE(tube_get("there", TUBE_GPU, first, &there));
+  TUBE(tube_get("later", TUBE_GPU, first, &later));
+  look_on(second, "there");
+  made.open();
+  look_on(second, "later");
+  gate.open();
+  for (const tube_object& object : {there, later}) {
+    unsigned char last = 0;
+    CU(cuMemcpyDtoHAsync(&last, address(object) + kCopied - 1, 1, first));
+    CU(cuStreamSynchronize(first));
+    EXPECT(last == 7);
+    TUBE(tube_release(&object, first));
+  }
+}
+
+// The host waits for nothing before it opens the gate.
+void run_own() {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING),
+                 consumer = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  DeviceArray<unsigned char> copy(kCopied);
+  unsigned char* bytes = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&bytes), kCopied, 0));
+  memset(bytes, 7, kCopied);
+  for (const uint32_t consumers : {0u, 1u}) {
+    tube_spec spec{};
+    spec.name = consumers == 0 ? "own" : "used up";
+    spec.bytes = kCopied;
+    spec.place = TUBE_GPU;
+    spec.consumers = consumers;
+    tube_object x, y;
+    TUBE(tube_reserve(&spec, &x));
+    gate.hold(maker);
+    CU(cuMemcpyHtoDAsync(address(x), bytes, kCopied, maker));
+    TUBE(tube_seal(&x, maker));
+    TUBE(tube_get(spec.name, TUBE_GPU, consumer, &y));
+    EXPECT(y.data == x.data && y.sealed != 0);
+    CU(cuMemcpyDtoDAsync(copy.pointer, address(y), kCopied, consumer));
+    TUBE(tube_release(&y, consumer));
+    EXPECT(stands(consumer));
+    gate.open();
+    CU(cuStreamSynchronize(consumer));
+    const std::vector<unsigned char> seen = copy.read();
+    EXPECT(seen[0] == 7 && seen[kCopied - 1] == 7);
+    gate.close();
+    CU(cuMemsetD8(copy.pointer, 0, kCopied));
+    CU(cuCtxSynchronize());
+  }
+  EXPECT(tube_delete("own") == TUBE_OK);
+  tube_object gone;
+  EXPECT(tube_get("used up", TUBE_GPU, consumer, &gone) == TUBE_NOT_FOUND);
+}
+
+void run_stand(const char* name) {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING),
+                 first = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  put_on_host(name, maker);
+  gate.hold(first);
+  tube_object object;
+  TUBE(tube_get(name, TUBE_GPU, first, &object));
+  printf("here\n");
+  fflush(stdout);
+  until_told();
+  gate.open();
+  CU(cuStreamSynchronize(first));
+}
+
 bool next_line() {
   char c = 0;
   while (read(0, &c, 1) == 1) {
@@ -193,9 +295,13 @@ int main(int argc, char** argv) {
   if (scene == "upload") run_upload();
   else if (scene == "seal") run_seal();
   else if (scene == "release") run_release();
+  else if (scene == "own") run_own();
+  else if (scene == "gets") run_gets();
+  else if (scene == "stand") run_stand(name);
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "delete") TUBE(tube_delete(name));
+  else if (scene == "go") look_on(new_stream(CU_STREAM_NON_BLOCKING), name);
   else return 2;
   printf("equal\n");
   return 0;

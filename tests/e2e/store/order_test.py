@@ -22,6 +22,25 @@ class OrderTest(StoreScenes):
         for scene in ("seal", "release"):
             self.assertEqual(self.run_scene(self.proxy(), scene), "equal\n", scene)
 
+    def test_a_copy_stands_behind_no_consumer(self):
+        for lane in ("auto", "always", "never"):
+            proxy = self.proxy(TUBE_COPY_LANE=lane)
+            self.assertEqual(self.run_scene(proxy, "gets"), "equal\n", lane)
+            for end in (self.finish, lambda _, program: self.kill(program)):
+                stands = self.started(proxy, "stand", "x")
+                self.assertEqual(self.run_scene(proxy, "go", "x"), "equal\n", lane)
+                end(proxy, stands)
+                self.run_scene(proxy, "delete", "x")
+            for name in ("there", "later"):
+                self.run_scene(proxy, "delete", name)
+            self.wait_empty(proxy)
+
+    def test_one_s_own_object_can_be_had_before_its_seal(self):
+        for lane in ("auto", "always", "never"):
+            proxy = self.proxy(TUBE_COPY_LANE=lane)
+            self.assertEqual(self.run_scene(proxy, "own"), "equal\n", lane)
+            self.wait_empty(proxy)
+
     def test_a_deleted_object_is_gone_in_other_workflows(self):
         """When tube_delete has returned, even if the other proxy stood meanwhile."""
         shop = self.proxy("--share-store", "all", workflow="shop")
