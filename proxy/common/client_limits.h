@@ -81,6 +81,7 @@ inline constexpr uint32_t kStoreObjects = 8192;  // made by one client, of abi::
 inline constexpr uint32_t kStoreQueue = 4096;    // turns that are told at a time
 inline constexpr uint32_t kStoreUses = 256;      // streams that one object was released behind
 inline constexpr uint32_t kStoreLeases = 4096;   // of objects that other workflows have or ask for
+inline constexpr int kUnwrittenMs = 100;         // a dead client's objects may take to be written
 inline constexpr uint64_t kStoreHostBytes = 32ull << 30;  // of objects in pinned memory, in all
 inline constexpr uint64_t kStoreLifeMs = 1ull << 40;      // a time to live, as a client may say
 inline constexpr uint32_t kDevResources = 4096;           // partitions of SMs asked for, in all

@@ -470,6 +470,7 @@ void Session::give_everything_back() {
   (void)contexts_.make_current(gpu == ContextShares::Current{}.gpu ? 0 : gpu);
   if (kept_back || (reader_ != nullptr && reader_->has_record()) || !wait_idle(0))
     unfinished_.store(true, std::memory_order_relaxed);
+  if (store_ != nullptr) store_->lose_unwritten();
   release_waiters();
   contexts_.end_captures();
   const bool idle = come_idle();

@@ -1,8 +1,12 @@
 #include "proxy/store/store_client.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+#include "proxy/common/client_limits.h"
 #include "proxy/store/store_verifier.h"
 #include "sharedmem/store_accessors.h"
 
@@ -160,6 +164,13 @@ void StoreClient::set_waiting(bool on) {
   if (!on && waiting_ == 0) return;
   waiting_ += on ? 1 : -1;
   store_.waiting(on ? 1 : -1);
+}
+
+void StoreClient::lose_unwritten() {
+  if (member_ == nullptr) return;
+  const uint64_t deadline = now_ns() + uint64_t{limits::kUnwrittenMs} * 1'000'000;
+  while (store_.unwritten(*member_, false) != 0 && now_ns() < deadline) poll(nullptr, 0, 1);
+  (void)store_.unwritten(*member_, true);
 }
 
 void StoreClient::leave(bool idle) {

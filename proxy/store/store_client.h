@@ -68,6 +68,10 @@ class StoreClient {
   // A thread of the client begins or ends to sleep for news.
   void set_waiting(bool on);
 
+  // What its maker's streams wait for is about to be let pass, though nobody did it: nobody gets an
+  // object any more whose bytes come behind that. What ends by itself has a moment for it.
+  void lose_unwritten();
+
   // The client is gone and its work over: all of it goes. Not `idle`: what it held stays taken.
   void leave(bool idle);
 

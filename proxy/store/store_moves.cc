@@ -415,6 +415,41 @@ void Store::keep_within(int gpu, uint64_t bytes) {
   mover_.poke();  // what could not go now may later
 }
 
+// ---- a maker that was killed --------------------------------------------------------------------
+
+// Of those that are lost the bytes stay as long as somebody has them.
+uint32_t Store::unwritten(const StoreMember& member, bool lose) {
+  struct Asked {
+    uint32_t slot;
+    uint64_t generation;
+    CUevent written;
+  };
+  std::vector<Asked> asked;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
+      const Object& object = objects_[slot];
+      if (object.state == abi::StoreState::kSealed && object.maker == &member && !object.ready &&
+          object.written != nullptr)
+        asked.push_back({slot, object.generation, object.written});
+    }
+  }
+  std::erase_if(asked, [this](const Asked& one) {
+    return driver_.cuEventQuery(one.written) != CUDA_ERROR_NOT_READY;
+  });
+  if (!lose || asked.empty()) return static_cast<uint32_t>(asked.size());
+  {
+    std::lock_guard lock(mutex_);
+    for (const Asked& one : asked) {
+      const Object* object = live(one.slot, one.generation);
+      if (object == nullptr || object->state != abi::StoreState::kSealed) continue;
+      ++counts_.aborted;
+      doom(one.slot);
+    }
+  }
+  return static_cast<uint32_t>(asked.size());
+}
+
 // ---- the mover ---------------------------------------------------------------------------------
 
 void Store::stop_moving() {

@@ -8,6 +8,7 @@
 //   own               an object whose seal stands is taken, used and released on another stream
 //   gets              copies of objects in host memory, taken first on a stream that stands
 //   stand NAME        takes a copy of the object on a stream that stands, until stdin ends
+//   lose NAME         seals an object behind a host function that waits for stdin's end
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
@@ -249,6 +250,22 @@ void run_stand(const char* name) {
   CU(cuStreamSynchronize(first));
 }
 
+void run_lose(const char* name) {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING);
+  unsigned char* bytes = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&bytes), kCopied, 0));
+  const tube_object object = reserve(name, kCopied);
+  CU(cuLaunchHostFunc(
+      maker, [](void*) { until_told(); }, nullptr));
+  CU(cuMemcpyHtoDAsync(address(object), bytes, kCopied, maker));
+  TUBE(tube_seal(&object, maker));
+  tube_object seen;
+  TUBE(tube_peek(name, &seen));  // the seal has arrived
+  printf("here\n");
+  fflush(stdout);
+  CU(cuStreamSynchronize(maker));
+}
+
 bool next_line() {
   char c = 0;
   while (read(0, &c, 1) == 1) {
@@ -298,6 +315,7 @@ int main(int argc, char** argv) {
   else if (scene == "own") run_own();
   else if (scene == "gets") run_gets();
   else if (scene == "stand") run_stand(name);
+  else if (scene == "lose") run_lose(name);
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "delete") TUBE(tube_delete(name));

@@ -71,6 +71,14 @@ class OrderTest(StoreScenes):
         self.wait_empty(desk)
         self.wait_empty(shop)
 
+    def test_what_a_killed_maker_has_not_written_is_gone(self):
+        proxy = self.proxy()
+        maker = self.started(proxy, "lose", "x")
+        self.kill(maker)
+        self.until(proxy, "the maker stays", lambda s: s["counts"]["clients"] == 0)
+        self.assertEqual(self.store(proxy)["counts"]["objects"], 0)
+        self.wait_empty(proxy)
+
 
 if __name__ == "__main__":
     store_test.main()
