@@ -330,6 +330,21 @@ CUresult copy_later(Session& session, CUevent written, Making& making) {
   return error;
 }
 
+// Store::copy_in(), with memory as any call of the client's takes it.
+Store::Copy place_copy(Session& session, uint32_t slot, uint64_t generation, int device) {
+  const auto gpu = static_cast<uint32_t>(device);
+  const uint64_t most = device < 0 ? 0 : session.account().now(gpu).limit_bytes;
+  Store::Copy copy;
+  const auto take = [&] {
+    copy = session.store()->store().copy_in(slot, generation, device, most);
+    return copy.answer == wire::StoreAnswer::kNoMemory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  };
+  if (take() != CUDA_SUCCESS && device >= 0 && copy.bytes <= most &&
+      session.contexts().make_current(gpu) == CUDA_SUCCESS)
+    (void)session.take_memory(gpu, copy.bytes, take);
+  return copy;
+}
+
 // The object's bytes to `copy.piece`, behind those of the object. The copy is for all, so it stands
 // behind nothing else, and what comes later on the record's stream behind it.
 CUresult make_copy(Session& session, const StreamOp& op, Making& making) {
@@ -376,7 +391,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
       session.stream_op(call->stream, to_host ? StreamUse::kMarker : StreamUse::kWork);
   if (op.error != CUDA_SUCCESS) return op.error;
   Store& store = client->store();
-  const Store::Copy copy = store.copy_in(call->slot, call->generation, device);
+  const Store::Copy copy = place_copy(session, call->slot, call->generation, device);
   if (copy.answer == wire::StoreAnswer::kNotFound) {
     Making making{call->slot, call->generation, device, 0, copy, nullptr};
     const CUresult error = make_copy(session, op, making);

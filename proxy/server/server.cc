@@ -129,6 +129,7 @@ void Server::share_the_rest() {
   images_.count_in(&host_);
   spares_.count_in(&host_);
   pinned_.count_in(&host_);
+  store_.count_in(&host_);
   shared_.pinned = &pinned_;
   gpus_.registrations().look_at([this](uint64_t owner) { return company(owner); });
   shared_.blocks = &blocks_;

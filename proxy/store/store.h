@@ -57,6 +57,7 @@
 namespace tube::proxy {
 
 class CopyEngine;
+class HostBudget;
 class StoreVerifier;
 struct Driver;
 
@@ -128,6 +129,8 @@ class Store {
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
+  // Before any session: counts the host memory of objects.
+  void count_in(HostBudget* host) { memory_.count_in(host); }
   // Before any session. Bytes that move go through the engine's lanes, until stop_moving();
   // nullptr: there are none.
   void set_up(const StoreOptions& options, CopyEngine* engine);
@@ -162,7 +165,8 @@ class Store {
     uint64_t bytes = 0;
     CUevent written = nullptr;  // nullptr: the copy is there
   };
-  Copy copy_in(uint32_t slot, uint64_t generation, int device);
+  // `most_bytes`: of GPU memory, that the caller's copies may have each.
+  Copy copy_in(uint32_t slot, uint64_t generation, int device, uint64_t most_bytes);
   // It is on its way, complete when `written` is. False: the object is gone, and the piece with it.
   bool copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written);
   // It could not be made.

@@ -86,7 +86,7 @@ CUresult StoreMemory::take(uint32_t window, int device, uint64_t bytes, StorePie
 
 Status StoreMemory::open_host(uint32_t window) {
   Result<std::shared_ptr<PinnedPool>> pool =
-      PinnedPool::open(driver_, window, windows::kStoreSlot, nullptr, &map_.registrations());
+      PinnedPool::open(driver_, window, windows::kStoreSlot, host_budget_, &map_.registrations());
   if (!pool.ok()) return pool.error();
   host_ = pool.take();
   return {};

@@ -30,6 +30,7 @@
 namespace tube::proxy {
 
 struct Driver;
+class HostBudget;
 class MemoryMap;
 
 // What holds the bytes of an object.
@@ -51,6 +52,8 @@ class StoreMemory {
   ~StoreMemory();
   StoreMemory(const StoreMemory&) = delete;
   StoreMemory& operator=(const StoreMemory&) = delete;
+  // Of the pinned memory that is made from now on; outlives this.
+  void count_in(HostBudget* host) { host_budget_ = host; }
 
   // GPU memory, in the current context. CUDA_ERROR_OUT_OF_MEMORY.
   CUresult take(uint32_t window, int device, uint64_t bytes, StorePiece* piece);
@@ -92,6 +95,7 @@ class StoreMemory {
   MemoryMap& map_;
   const std::function<uint64_t(uint32_t)> idle_allowed_;
   const std::shared_ptr<MemoryAccount> account_;
+  HostBudget* host_budget_ = nullptr;  // nullptr: nobody counts (unit tests)
   mutable std::mutex mutex_;
   std::map<uint64_t, Slab> slabs_;  // by base
   std::multimap<Size, Idle> idle_;

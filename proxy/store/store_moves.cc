@@ -65,7 +65,7 @@ CUresult Store::take(uint32_t window, int device, uint64_t bytes, StorePiece* pi
   return error == CUDA_ERROR_OUT_OF_MEMORY ? make_room(device, bytes, once) : error;
 }
 
-Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device) {
+Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device, uint64_t most_bytes) {
   Copy copy;
   uint32_t window = 0;
   {
@@ -81,6 +81,10 @@ Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device) {
       if (there->making) copy.answer = wire::StoreAnswer::kBusy;
       copy.piece = there->piece;
       copy.written = there->ready ? nullptr : there->written;
+      return copy;
+    }
+    if (device >= 0 && copy.bytes > most_bytes) {
+      copy.answer = wire::StoreAnswer::kNoMemory;
       return copy;
     }
     if (begin_copy(*object, device) == nullptr) {

@@ -77,7 +77,7 @@ CUresult Store::copy_offer(uint32_t window, const OfferedObject& object, StorePi
   const uint64_t bytes = object.offer.body.bytes;
   const uint64_t lease = piece->lease;
   const CurrentContext current(driver_, map_.context(0));
-  if (CUresult error = memory_.take_host(window, bytes, piece); error != CUDA_SUCCESS) return error;
+  if (CUresult error = take(window, -1, bytes, piece); error != CUDA_SUCCESS) return error;
   piece->lease = lease;
   if (read_all(object.memory.get(), object.offer.offset, reinterpret_cast<void*>(piece->address),
                bytes))

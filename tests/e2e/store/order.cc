@@ -13,6 +13,8 @@
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
 //                     says so; how many were not the newest
+//   room MIB          tube_get's answer on the GPU, for an object of that size in host memory
+//   hoard MIB         allocates that much until stdin ends
 //   delete NAME
 //   go NAME           takes the copy that another program got first
 #include <atomic>
@@ -303,6 +305,40 @@ bool next_line() {
   exit(stale == 0 ? 0 : 1);
 }
 
+void run_room(uint64_t bytes) {
+  const std::vector<unsigned char> data(bytes, 7);
+  tube_spec spec{};
+  spec.name = "wide";
+  spec.bytes = bytes;
+  spec.place = TUBE_HOST;
+  TUBE(tube_put(&spec, data.data(), TUBE_NOW));
+  tube_object object;
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  const int answer = tube_get("wide", TUBE_GPU, stream, &object);
+  TUBE(tube_delete("wide"));
+  if (answer == TUBE_OK) {
+    unsigned char last = 0;
+    CU(cuMemcpyDtoHAsync(&last, address(object) + bytes - 1, 1, stream));
+    CU(cuStreamSynchronize(stream));
+    EXPECT(last == 7);
+    TUBE(tube_release(&object, stream));
+  }
+  printf("%d\n", answer);
+}
+
+void run_hoard(uint64_t bytes) {
+  constexpr uint64_t kEach = 4u << 20;
+  for (uint64_t done = 0; done < bytes; done += kEach) {
+    CUdeviceptr at = 0;
+    CU(cuMemAlloc(&at, kEach));
+    CU(cuMemsetD8(at, 5, kEach));
+  }
+  CU(cuCtxSynchronize());
+  printf("here\n");
+  fflush(stdout);
+  until_told();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -318,6 +354,8 @@ int main(int argc, char** argv) {
   else if (scene == "lose") run_lose(name);
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
+  else if (scene == "room") run_room(std::stoull(name) << 20);
+  else if (scene == "hoard") run_hoard(std::stoull(name) << 20);
   else if (scene == "delete") TUBE(tube_delete(name));
   else if (scene == "go") look_on(new_stream(CU_STREAM_NON_BLOCKING), name);
   else return 2;

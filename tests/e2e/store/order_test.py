@@ -79,6 +79,19 @@ class OrderTest(StoreScenes):
         self.assertEqual(self.store(proxy)["counts"]["objects"], 0)
         self.wait_empty(proxy)
 
+    def test_copies_take_memory_by_everybody_s_rules(self):
+        # What others can do without makes room, as for cuMemAlloc.
+        proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G")
+        hoard = self.started(proxy, "hoard", "84")
+        self.assertEqual(self.run_scene(proxy, "room", "64"), "0\nequal\n", proxy.log_tail())
+        self.finish(proxy, hoard)
+        # The function's own limit.
+        proxy = self.proxy(memory="1G")
+        self.assertEqual(self.run_scene(proxy, "room", "64", TUBE_MEMORY="32M"), "4\nequal\n")
+        # Host memory counts as all that the proxy holds for functions.
+        used = {each["name"]: each["used"] for each in proxy.status()["budgets"]}
+        self.assertGreaterEqual(used["pinned"], 64 << 20)
+
 
 if __name__ == "__main__":
     store_test.main()
