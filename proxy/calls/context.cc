@@ -73,7 +73,8 @@ CUresult charge_heap(Session& session, const ContextShare& share, uint64_t wante
 
 CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
                 Reply<wire::tubeContextLimit>& reply) {
-  if (call->set != 0 && session.waits_for_own()) return CUDA_SUCCESS;
+  const bool waits = call->set != 0 && call->limit == CU_LIMIT_STACK_SIZE;
+  if (waits && session.waits_for_own()) return CUDA_SUCCESS;
   ContextShare* share = session.context();
   size_t value = 0;
   CUresult error = session.driver().cuCtxGetLimit(&value, static_cast<CUlimit>(call->limit));

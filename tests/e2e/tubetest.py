@@ -5,6 +5,7 @@ Works from a build folder (TUBE_BUILD, or build/ in the checkout) and from the b
 way to run a program: native (the backend's own libcuda.so.1, no Tube) or through Tube in one of its
 two load modes. Standard library only.
 """
+import collections
 import contextlib
 import faulthandler
 import json
@@ -427,6 +428,43 @@ class Proxy:
             if now == start or time.monotonic() > deadline:
                 return now
             select.select([], [], [], 0.02)
+
+
+Copy = collections.namedtuple("Copy", "device way context stream bytes ready begin end")
+
+
+class Clock:
+    """The clock of a simulated GPU: what sim/README.md's table says, a line each. `settings` are the
+    environment of whoever has the GPU, before connect()."""
+
+    def __init__(self, test, **settings):
+        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
+        test.addCleanup(folder.cleanup)
+        self.test, self.path = test, os.path.join(folder.name, "clock")
+        self.settings = {"TUBE_SIM_TIME": "virtual", "TUBE_SIM_CONTROL": self.path, **settings}
+
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.test.addCleanup(connection.close)
+        connection.settimeout(120)
+        connection.connect(self.path)
+        self.lines = connection.makefile("rw")
+        self.test.addCleanup(self.lines.close)
+
+    def ask(self, line):
+        self.lines.write(line + "\n")
+        self.lines.flush()
+        return int(self.lines.readline())
+
+    def served(self, first=0):
+        """The copies that ended, behind so many."""
+        self.lines.write(f"served {first}\n")
+        self.lines.flush()
+        copies = []
+        for line in iter(self.lines.readline, ".\n"):
+            words = line.split()
+            copies.append(Copy(int(words[0]), words[1], *map(int, words[2:])))
+        return copies
 
 
 class ToldProgram:

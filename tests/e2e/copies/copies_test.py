@@ -8,10 +8,8 @@ import collections
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -24,45 +22,6 @@ LAYOUT = tubetest.Layout(options.build)
 PROGRAM = LAYOUT.build / "tests/e2e/copies/copies"
 MEGABYTE = 1_000_000
 TAKES = MEGABYTE + 4000  # nanoseconds, with a byte in each and copy_ns
-
-Copy = collections.namedtuple("Copy", "device way context stream bytes ready begin end")
-
-
-class Clock:
-    """The clock of a simulated GPU: what the README's table says, a method a line."""
-
-    def __init__(self, test):
-        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
-        test.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, "clock")
-        self.settings = {
-            "TUBE_SIM_TIME": "virtual",
-            "TUBE_SIM_PCIE": "1e9",
-            "TUBE_SIM_CONTROL": self.path
-        }
-        self.test = test
-
-    def connect(self):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.test.addCleanup(connection.close)
-        connection.settimeout(120)
-        connection.connect(self.path)
-        self.lines = connection.makefile("rw")
-        self.test.addCleanup(self.lines.close)
-
-    def ask(self, line):
-        self.lines.write(line + "\n")
-        self.lines.flush()
-        return int(self.lines.readline())
-
-    def served(self):
-        self.lines.write("served 0\n")
-        self.lines.flush()
-        copies = []
-        for line in iter(self.lines.readline, ".\n"):
-            words = line.split()
-            copies.append(Copy(int(words[0]), words[1], *map(int, words[2:])))
-        return copies
 
 
 class Client:
@@ -93,7 +52,7 @@ class Client:
 
 class Copies(unittest.TestCase):
     def test_a_program_alone_is_timed_to_the_nanosecond(self):
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         env = dict(tubetest.environment(LAYOUT, "native", "sim"), **clock.settings)
         client = Client(self, env, 3)
         clock.connect()
@@ -111,7 +70,7 @@ class Copies(unittest.TestCase):
         self.assertEqual([c.end - begin for c in copies], [TAKES * n for n in range(1, 5)])
 
     def test_functions_of_a_proxy_copy_on_its_clock(self):
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         with tubetest.Proxy(LAYOUT, "sim", extra_env=clock.settings) as proxy:
             env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
             first, second = Client(self, env, 3), Client(self, env, 1)
@@ -137,7 +96,7 @@ class Copies(unittest.TestCase):
     def place_of_a_newcomer(self, lanes, *how):
         """How many uploads of a function that copies without pause end before the one upload of a
         function that comes when the first of them is under way."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE=lanes)
                             ) as proxy:
             env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
@@ -172,7 +131,7 @@ class Copies(unittest.TestCase):
         """Nor for a turn of the clock: its bytes do not use the copy engine."""
         direct = (8 << 20) // MEGABYTE  # these fill no lane
         for count in (direct, self.BULK):
-            clock = Clock(self)
+            clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
             with tubetest.Proxy(LAYOUT, "sim", extra_env=clock.settings) as proxy:
                 env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
                 bulk, small = Client(self, env, count), Client(self, env, 1, 51 << 10)
@@ -195,7 +154,7 @@ class Copies(unittest.TestCase):
     def test_a_function_that_copied_before_hears_of_its_copy(self):
         """What the GPU writes behind a direct copy uses the copy's queue; beside a busy lane that
         would never be served."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE="auto")
                             ) as proxy:
             env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
@@ -240,7 +199,7 @@ class Copies(unittest.TestCase):
             watch.stdout.close()
 
     def test_the_ways_of_copies_are_shown(self):
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE="auto")
                             ) as proxy:
             env = dict(tubetest.environment(LAYOUT, "preload", "sim", proxy, function="mover"),

@@ -13,7 +13,6 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 import tubetest  # noqa: E402
-from copies_test import Clock  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build")
@@ -140,7 +139,7 @@ class Wide(unittest.TestCase):
         """How long an upload takes on the clock, which goes on only when each link has its next
         piece. Not so for the rest, when a link may have had its last one: how that is shared is a
         race with the proxy's thread."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         proxy = self.proxy(2, paths, **clock.settings)
         client = Client(self, proxy, "pinned", self.LONG, 0)
         self.held(clock)
@@ -164,7 +163,7 @@ class Wide(unittest.TestCase):
 
     def test_as_many_links_as_pay(self):
         """The proxy measures them on the clock at its start: two carry twice as much as one."""
-        proxy = self.proxy(2, 0, **Clock(self).settings)
+        proxy = self.proxy(2, 0, **tubetest.Clock(self, TUBE_SIM_PCIE="1e9").settings)
         client = Client(self, proxy, "pinned", 64 * MIB, 0)
         client.ask("up", "right")
         client.end()
@@ -184,7 +183,7 @@ class Wide(unittest.TestCase):
         client.end()
 
     def test_killed_in_the_middle(self):
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         proxy = self.proxy(2, 2, **clock.settings)
         clock.connect()
         self.one_copy(proxy)  # what it goes through is kept for a minute
@@ -207,7 +206,7 @@ class Wide(unittest.TestCase):
         """It waits for what is in flight there, not for the guest's whole copy; and its own copy
         stays whole, or it would wait for the guest's link, too."""
         own = 8 * MIB - 64 * KIB
-        clock = Clock(self)
+        clock = tubetest.Clock(self, TUBE_SIM_PCIE="1e9")
         proxy = self.proxy(2, 2, **clock.settings)
         guest = Client(self, proxy, "pinned", self.BYTES, 0, 0)
         owner = Client(self, proxy, "pinned", own, 0, 1)

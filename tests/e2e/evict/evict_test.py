@@ -9,10 +9,8 @@ import argparse
 import os
 import pathlib
 import random
-import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -38,40 +36,6 @@ class Function(tubetest.ToldProgram):
 
     def status(self):
         return self.proxy.function(self.pid)
-
-
-class Clock:
-    """The clock of a simulated GPU (sim/README.md)."""
-
-    def __init__(self, test):
-        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
-        test.addCleanup(folder.cleanup)
-        self.test, self.path = test, str(pathlib.Path(folder.name, "clock"))
-        self.settings = {"TUBE_SIM_TIME": "virtual", "TUBE_SIM_CONTROL": self.path}
-
-    def connect(self):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.test.addCleanup(connection.close)
-        connection.settimeout(TIMEOUT_S)
-        connection.connect(self.path)
-        self.lines = connection.makefile("rw")
-        self.test.addCleanup(self.lines.close)
-
-    def ask(self, line):
-        self.lines.write(line + "\n")
-        self.lines.flush()
-        return int(self.lines.readline())
-
-    def served(self, first):
-        """The copies that ended, behind so many."""
-        self.lines.write(f"served {first}\n")
-        self.lines.flush()
-        copies = []
-        while (line := self.lines.readline().strip()) != ".":
-            words = line.split()
-            copies.append({"up": words[1] == "up", "bytes": int(words[4]), "began": int(words[6]),
-                           "ended": int(words[7])})
-        return copies
 
 
 class Evict(unittest.TestCase):
@@ -431,7 +395,7 @@ class Evict(unittest.TestCase):
     def test_one_comes_back_while_the_other_leaves(self):
         """One block each, in parts. The clock is held: what is wanted back is on its way as soon as
         the first part of what leaves has left."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self)
         proxy = self.proxy(memory="512M", **clock.settings)
         clock.connect()
         leaves, comes = Function(self, proxy), Function(self, proxy)
@@ -445,7 +409,7 @@ class Evict(unittest.TestCase):
         clock.ask("hold")
         first = len(clock.served(0))
         comes.tell("bump")
-        while sum(copy["bytes"] for copy in clock.served(first) if not copy["up"]) < PART:
+        while sum(copy.bytes for copy in clock.served(first) if copy.way != "up") < PART:
             clock.ask("wait 1")
             clock.ask("step 1")
         # From here on no copy ends, so what leaves has not left.
@@ -509,7 +473,7 @@ class Evict(unittest.TestCase):
         """A free that has returned counts, though its record is not read yet: its session waits
         with the end of an array for a third function's kernel, which the held clock does not end.
         Nothing may move, so nothing else can make room."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self)
         proxy = self.proxy(TUBE_EVICT_HOST="0", TUBE_POOL="0", TUBE_SIM_BLOCK_NS="1000000",
                            **clock.settings)
         clock.connect()
@@ -534,7 +498,7 @@ class Evict(unittest.TestCase):
         """Else a function could hold more than the GPU has, and would never be whole again. The
         request waits for the end of a third function, which the held clock keeps; meanwhile
         another one has its turn and the asking function's memory leaves."""
-        clock = Clock(self)
+        clock = tubetest.Clock(self)
         proxy = self.proxy(TUBE_POOL="0", TUBE_SIM_BLOCK_NS="1000000", **clock.settings)
         clock.connect()
         asking, other, third = (Function(self, proxy) for _ in range(3))
@@ -576,7 +540,7 @@ class Evict(unittest.TestCase):
         """The clock is held, so that copies away and back end one by one: each function is killed
         behind so many of them, while the other one goes on. Blocks are whole or in parts."""
         for which, blocks in (("leaves", 6), ("comes", 6), ("leaves", 1), ("comes", 1)):
-            clock = Clock(self)
+            clock = tubetest.Clock(self)
             proxy = self.proxy(**clock.settings)
             clock.connect()
             steady = Function(self, proxy)
