@@ -136,6 +136,10 @@ inline uint64_t load_word(uint64_t& word) { return atomic(word).load(std::memory
 inline void store_word(uint64_t& word, uint64_t value) {
   atomic(word).store(value, std::memory_order_release);
 }
+// Proxy, for events of which several are told in one word. Partner: load_word.
+inline void proxy_sets_bits(uint64_t& word, uint64_t bits) {
+  atomic(word).fetch_or(bits, std::memory_order_release);
+}
 // Proxy, for a signal that the GPU will not deliver: never makes the word smaller. Partner:
 // load_word.
 inline void proxy_completes_word(uint64_t& word, uint64_t value) {

@@ -19,6 +19,8 @@
 namespace tube::shared {
 
 inline constexpr uint32_t kNoWord = 0xffffffffu;
+// What may be told in the bits of one mailbox; abi::kWordReleased has others, too.
+inline constexpr uint32_t kMailboxBits = 32;
 
 class Words {
  public:

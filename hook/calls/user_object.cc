@@ -1,9 +1,13 @@
 // User objects. The driver in the proxy counts references; this process keeps the destructor and a
-// word per object, which the proxy writes when the last reference has gone. The callbacks thread
-// then runs the destructor (callback.cc).
+// bit of a word per object, which the proxy sets when the last reference has gone. The callbacks
+// thread then runs the destructor (callback.cc).
+//
+// A collective library makes one for each collective of a captured graph: 32 share a word. A word
+// goes back when it has given out all of its bits and the last of these objects has ended.
 //
 // Nothing wakes the thread for such a word: it looks often after a call that may have released
 // something, rarely else.
+#include <algorithm>
 #include <vector>
 
 #include "hook/graphs/graph_steps.h"
@@ -16,16 +20,55 @@ namespace {
 struct UserObject {
   uint64_t id = 0;
   uint32_t word = 0;
+  uint32_t bit = 0;
   CUhostFn destroy = nullptr;
   void* data = nullptr;
+};
+struct Word {
+  uint32_t number = 0;
+  uint32_t given = 0;  // bits, the lowest first
+  uint32_t alive = 0;  // objects
 };
 struct UserObjects {
   Lock lock;  // rank 2
   std::vector<UserObject> alive;
+  std::vector<Word> words;  // the last one has bits to give, or none has
 };
 UserObjects& user_objects() {
   static UserObjects* u = new UserObjects;
   return *u;
+}
+
+// A bit that no other living object has. False: there is no word left.
+bool take_bit(UserObject* object) {
+  UserObjects& u = user_objects();
+  Locked locked(u.lock);
+  if (u.words.empty() || u.words.back().given == shared::kMailboxBits) {
+    const uint32_t number = connection().words.allocate_mailbox(0);
+    if (number == shared::kNoWord) return false;
+    u.words.push_back({number, 0, 0});
+  }
+  Word& word = u.words.back();
+  object->word = word.number;
+  object->bit = word.given++;
+  ++word.alive;
+  return true;
+}
+
+// The proxy does not write it any more.
+void give_bit_back(const UserObject& object) {
+  UserObjects& u = user_objects();
+  Locked locked(u.lock);
+  const auto word = std::find_if(u.words.begin(), u.words.end(),
+                                 [&](const Word& one) { return one.number == object.word; });
+  if (--word->alive != 0 || word->given != shared::kMailboxBits) return;
+  connection().words.release_mailbox(word->number);
+  u.words.erase(word);
+}
+
+bool has_ended(const UserObject& object) {
+  const uint64_t value = connection().words.load(object.word);
+  return value != abi::kWordReleased && (value >> object.bit & 1) != 0;
 }
 
 CUresult count(CUuserObject object, CUgraph graph, bool of_graph, wire::ReferenceOp op,
@@ -57,14 +100,14 @@ bool run_due_destructor(bool* waiting) {
     UserObjects& u = user_objects();
     Locked locked(u.lock);
     for (size_t i = 0; i < u.alive.size() && due.word == 0; ++i) {
-      if (connection().words.load(u.alive[i].word) != 1) continue;
+      if (!has_ended(u.alive[i])) continue;
       due = u.alive[i];
       u.alive.erase(u.alive.begin() + static_cast<ptrdiff_t>(i));
     }
     *waiting = !u.alive.empty();
   }
   if (due.word == 0) return false;
-  connection().words.release_mailbox(due.word);
+  give_bit_back(due);
   drop(Kind::kUserObject, due.id);
   due.destroy(due.data);
   return true;
@@ -80,21 +123,25 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   UserObject made;
   made.destroy = destroy;
   made.data = ptr;
-  made.word = connection().words.allocate_mailbox(0);
+  if (!take_bit(&made)) return CUDA_ERROR_OUT_OF_MEMORY;
   void* handle = nullptr;
-  made.id = made.word == shared::kNoWord ? 0 : new_id(Kind::kUserObject, &handle);
-  if (made.id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.id = new_id(Kind::kUserObject, &handle);
+  if (made.id == 0) {
+    give_bit_back(made);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   CUresult result;
   {
     Request<wire::tubeUserObjectCreate> r;
     r->object = made.id;
     r->references = initialRefcount;
     r->word = made.word;
+    r->bit = made.bit;
     result = r.call();
   }
   if (result != CUDA_SUCCESS) {
     drop(Kind::kUserObject, made.id);
-    connection().words.release_mailbox(made.word);
+    give_bit_back(made);
     return result;
   }
   {

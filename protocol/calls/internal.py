@@ -259,7 +259,7 @@ message("tubeGraphMemory", "reply", device="u32", op="GraphMemoryOp", attr="i32"
 chapter("user object")
 # When the last reference goes, the proxy stores 1 to word `word` and the client runs the
 # destructor.
-message("tubeUserObjectCreate", "reply", object="id", references="u32", word="u32")
+message("tubeUserObjectCreate", "reply", object="id", references="u32", word="u32", bit="u32")
 # graph 0: the client's own references
 enum("ReferenceOp", "u32", kRetain=0, kRelease=1)
 message("tubeUserObjectCount", "reply", object="id", graph="id", op="ReferenceOp", count="u32",

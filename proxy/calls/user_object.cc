@@ -13,8 +13,6 @@ namespace tube::proxy {
 
 namespace {
 
-constexpr uint64_t kFired = 1;
-
 bool fired(UserObjectEnd& end) {
   std::lock_guard locked(end.mutex);
   return end.fired;
@@ -26,7 +24,8 @@ void on_last_reference(void* data) {
   {
     std::lock_guard locked((*end)->mutex);
     (*end)->fired = true;
-    if ((*end)->word != nullptr) shared::store_word(*(*end)->word, kFired);
+    if ((*end)->word != nullptr) shared::proxy_sets_bits(*(*end)->word, (*end)->bit);
+    (*end)->ends->fetch_add(1, std::memory_order_release);
   }
   delete end;
 }
@@ -91,10 +90,19 @@ CUresult count_of_graph(Session& session, Object& object, uint64_t graph, bool r
 UserObjectEnds::UserObjectEnds() = default;
 UserObjectEnds::~UserObjectEnds() { close(); }
 
-std::shared_ptr<UserObjectEnd> UserObjectEnds::add(uint64_t* word) {
+bool UserObjectEnds::news() {
+  const uint64_t now = fired_->load(std::memory_order_acquire);
+  if (now == seen_) return false;
+  seen_ = now;
   std::erase_if(ends_, [](const std::shared_ptr<UserObjectEnd>& end) { return fired(*end); });
+  return true;
+}
+
+std::shared_ptr<UserObjectEnd> UserObjectEnds::add(uint64_t* word, uint32_t bit) {
   auto end = std::make_shared<UserObjectEnd>();
   end->word = word;
+  end->bit = uint64_t{1} << bit;
+  end->ends = fired_;
   ends_.push_back(end);
   return end;
 }
@@ -117,13 +125,14 @@ void clone_user_objects(Session& session, uint64_t original, uint64_t clone) {
 
 CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCreate>& call,
                 Reply<wire::tubeUserObjectCreate>&) {
-  if (call->word == 0 || !shared::valid_word(call->word)) return CUDA_ERROR_INVALID_VALUE;
-  sweep(session);
+  if (call->word == 0 || !shared::valid_word(call->word) || call->bit >= shared::kMailboxBits)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (session.user_object_ends().news()) sweep(session);
   if (CUresult error = session.objects().admit(wire::Kind::kUserObject, call->object);
       error != CUDA_SUCCESS)
     return error;
   auto state = std::make_unique<UserObjectState>();
-  state->end = session.user_object_ends().add(&session.word(call->word));
+  state->end = session.user_object_ends().add(&session.word(call->word), call->bit);
   state->own = call->references;
   auto* for_driver = new std::shared_ptr<UserObjectEnd>(state->end);
   CUuserObject object = nullptr;

@@ -107,7 +107,7 @@ constexpr uint32_t objects(wire::Kind kind) {
     case wire::Kind::kLink: return 256;
     case wire::Kind::kArray:
     case wire::Kind::kMipmappedArray: return 1u << 16;
-    case wire::Kind::kUserObject: return 4096;
+    case wire::Kind::kUserObject: return 1u << 16;
     case wire::Kind::kGreenContext: return 64;
     case wire::Kind::kTexRef: return 4096;
     case wire::Kind::kExternalMemory:

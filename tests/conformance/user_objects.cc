@@ -152,6 +152,16 @@ CASE(many_objects) {
   wait_for(100);
 }
 
+// A collective library makes one for each collective of each captured graph.
+CASE(more_objects_than_four_thousand) {
+  constexpr int kObjects = 4500;
+  GraphGpu gpu;
+  for (int i = 0; i < kObjects; ++i) CU(cuGraphRetainUserObject(gpu.graph, make(), 1, CU_GRAPH_USER_OBJECT_MOVE));
+  printf("still there %d\n", destroyed.load() == 0);
+  CU(cuGraphDestroy(gpu.graph));
+  wait_for(kObjects);
+}
+
 CASE(objects_one_after_the_other) {
   Gpu gpu;
   for (int i = 0; i < 100; ++i) CU(cuUserObjectRelease(make(), 1));
