@@ -165,6 +165,13 @@ void wait_for_values() {
   pause();
 }
 
+const char* const kVariable = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .global .align 4 .u32 counter = 41;
+)";
+
 // Waits to be killed inside a call that waits for the context, which waits for a host function, or
 // for a value in host memory; or where only the GPU writes, in a call for which its session stands
 // in the driver.
@@ -172,8 +179,7 @@ void stuck_in_a_call(bool host_function, bool on_the_gpu) {
   Gpu gpu;
   CUlibrary library = nullptr;
   if (on_the_gpu)
-    CU(cuLibraryLoadData(&library, read_beside("globals.fatbin").data(), nullptr, nullptr, 0,
-                         nullptr, nullptr, 0));
+    CU(cuLibraryLoadData(&library, kVariable, nullptr, nullptr, 0, nullptr, nullptr, 0));
   void* host = nullptr;
   CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
   memset(host, 0, 4096);

@@ -114,7 +114,6 @@ void the_end_of_a_texture() {
   {
     Held held;
     CU(cuTexObjectDestroy(texture));
-    SHOW(cuTexObjectDestroy(texture));
     SHOW(cuTexObjectGetResourceDesc(&resource, texture));
     CU(cuTexObjectCreate(&next, &resource, &how, nullptr));
     printf("another texture\n");

@@ -285,43 +285,6 @@ void behind_an_ended_stream(Fixture& f) {
   CU(cuMemFreeHost(gate));
 }
 
-// A node of the graph that an instance was updated with may have the address of one of the graph
-// that it was made from, which is gone.
-void nodes_at_addresses_of_others(Fixture& f, CUcontext context) {
-  const auto make = [&](Pinned& to_a, Pinned& to_b, CUgraphNode(&nodes)[2]) {
-    CUgraph graph = nullptr;
-    CU(cuGraphCreate(&graph, 0));
-    const CUDA_MEMCPY3D a = row(f.a.pointer, to_a.words, true);
-    const CUDA_MEMCPY3D b = row(f.b.pointer, to_b.words, true);
-    CU(cuGraphAddMemcpyNode(&nodes[0], graph, nullptr, 0, &a, context));
-    CU(cuGraphAddMemcpyNode(&nodes[1], graph, nullptr, 0, &b, context));
-    return graph;
-  };
-  f.in.fill(51);
-  f.other_in.fill(52);
-  f.middle.fill(53);
-  for (int round = 0; round < 3; ++round) {
-    CUgraphNode nodes[2];
-    CUgraph first = make(f.in, f.in, nodes);
-    CUgraphExec exec = instance(first);
-    CU(cuGraphDestroy(first));
-    CUgraph second = make(f.in, f.other_in, nodes);
-    CUgraphExecUpdateResultInfo info{};
-    CU(cuGraphExecUpdate(exec, second, &info));
-    const CUDA_MEMCPY3D a = row(f.a.pointer, f.middle.words, true);
-    CU(cuGraphExecMemcpyNodeSetParams(exec, nodes[0], &a, context));
-    CU(cuMemsetD32(f.a.pointer, 0, kCount));
-    CU(cuMemsetD32(f.b.pointer, 0, kCount));
-    CU(cuStreamSynchronize(nullptr));
-    CU(cuGraphLaunch(exec, f.stream));
-    CU(cuStreamSynchronize(f.stream));
-    print_hash("a", f.a.read());
-    print_hash("b", f.b.read());
-    CU(cuGraphExecDestroy(exec));
-    CU(cuGraphDestroy(second));
-  }
-}
-
 void all(Fixture& f, CUcontext context) {
   captured(f);
   chain(f);
@@ -329,7 +292,6 @@ void all(Fixture& f, CUcontext context) {
   updated(f);
   on_two_streams(f);
   behind_an_ended_stream(f);
-  nodes_at_addresses_of_others(f, context);
 }
 
 // Both directions, so that every copy has company.
