@@ -1,13 +1,11 @@
 // Ends and events of whole contexts, for the chapters that make other kinds of contexts.
 #pragma once
 
-#include "hook/calls/contexts.h"
-#include "hook/objects/context.h"
-
 #include <algorithm>
 #include <array>
 #include <span>
 
+#include "hook/objects/context.h"
 #include "hook/objects/thread.h"
 
 namespace tube::hook {

@@ -24,6 +24,7 @@
 #include "proxy/copy/far_copies.h"
 #include "proxy/copy/inference_timer.h"
 #include "proxy/launch/asked_word.h"
+#include "proxy/session/context_shares.h"
 #include "proxy/session/copy_counts.h"
 #include "proxy/session/copy_request.h"
 #include "proxy/session/direct_copies.h"

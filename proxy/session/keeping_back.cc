@@ -6,6 +6,7 @@
 
 #include "base/scope_guard.h"
 #include "protocol/properties.gen.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/replies.h"
 #include "sharedmem/ring.h"
