@@ -31,8 +31,7 @@ Counts counts_of(const Stream* stream) {
 }
 
 // Events for mark_all_in_front(), made when first needed. They are used again and never destroyed:
-// the end of one that still stands in a stream would be kept with the stream's work, and the next
-// one to be made behind it.
+// to make one and to end it are two records more.
 struct FrontEvent {
   CUevent handle;
   const Context* context;

@@ -67,6 +67,17 @@ void print_edges(const CUgraphEdgeData* edges, size_t count) {
   }
 }
 
+void the_side_ends_when_it_has_joined_back(Captures& c) {
+  c.begin();
+  c.side_joins();
+  CU(c.launch(c.side));
+  c.side_joins_back();
+  SHOW(cuStreamDestroy(c.side));
+  c.show_status(c.stream);
+  SHOW(c.launch(c.stream));
+  c.show_end();
+}
+
 }  // namespace
 
 CASE(a_joined_stream_without_work_is_destroyed) {
@@ -105,14 +116,7 @@ CASE(a_joined_stream_with_work_is_destroyed) {
 
 CASE(a_joined_stream_is_destroyed_when_it_has_joined_back) {
   Captures c;
-  c.begin();
-  c.side_joins();
-  CU(c.launch(c.side));
-  c.side_joins_back();
-  SHOW(cuStreamDestroy(c.side));
-  c.show_status(c.stream);
-  SHOW(c.launch(c.stream));
-  c.show_end();
+  the_side_ends_when_it_has_joined_back(c);
 }
 
 CASE(a_joined_stream_is_destroyed_that_has_repeated_work_before) {
@@ -121,14 +125,7 @@ CASE(a_joined_stream_is_destroyed_that_has_repeated_work_before) {
     CU(c.launch(c.side));
     if (i % 40 == 39) CU(cuStreamSynchronize(c.side));
   }
-  c.begin();
-  c.side_joins();
-  CU(c.launch(c.side));
-  c.side_joins_back();
-  SHOW(cuStreamDestroy(c.side));
-  c.show_status(c.stream);
-  SHOW(c.launch(c.stream));
-  c.show_end();
+  the_side_ends_when_it_has_joined_back(c);
 }
 
 // The event still carries what the stream had captured.
