@@ -470,14 +470,15 @@ class Clock:
 class ToldProgram:
     """A program of a test that says "ready" and then does as it is told, a line an answer."""
 
-    def __init__(self, test, command, env, proxy=None):
+    def __init__(self, test, command, env, proxy=None, must_come=True):
         self.test, self.proxy = test, proxy
         self.program = subprocess.Popen(command, env=env, text=True, bufsize=1,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.pid = self.program.pid
         test.addCleanup(self.end)
-        self.hear("ready")
+        if must_come:
+            self.hear("ready")
 
     def kill(self):
         self.program.kill()
