@@ -372,7 +372,7 @@ Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const 
       if (missing < std::exchange(ticket.missing_bytes, missing)) ticket.gained_ns = now_ns();
       if (!ask_others(Ask::kRefused)) {
         if (allocation && still(gpu, seen)) return refuse();
-        if (caller.last_resort != nullptr) caller.last_resort();
+        caller.last_resort();
       }
     }
     const uint64_t passed = now_ns() - begin_ns;

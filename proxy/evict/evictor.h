@@ -160,7 +160,7 @@ class Evictor {
     std::function<uint64_t()> bytes;     // that are missing still, at most
     std::function<bool()> again;         // takes what there is; true: the request is served
     std::function<void()> serve;         // what the caller itself is asked for, on any GPU
-    std::function<void()> last_resort;   // no function has memory to give; nullptr: there is none
+    std::function<void()> last_resort;   // called when no function has memory to give
     std::function<bool()> stop;          // nobody waits for the answer any more
   };
   enum class End : uint8_t { kServed, kRefused, kStopped };

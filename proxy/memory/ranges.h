@@ -32,6 +32,12 @@ struct Range {
   uint32_t context = 0;
   uint64_t owner = 0;       // library id (kGlobal), slab base (kDevice, kPinned; 0 = not of a slab)
   uint64_t retired_at = 0;  // kRetired: the record that freed it
+
+  // Host memory, which this process has at the same address.
+  bool is_host() const {
+    return kind == RangeKind::kPinned || kind == RangeKind::kRegistered ||
+           kind == RangeKind::kStoredHost;
+  }
 };
 
 class Ranges {

@@ -18,18 +18,9 @@
 
 namespace tube::proxy {
 
-namespace {
-
-bool is_host(const Range& range) {
-  return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered ||
-         range.kind == RangeKind::kStoredHost;
-}
-
-}  // namespace
-
 CopyKind Copies::kind_of(const Range& dst, const Range& src) {
-  if (is_host(src)) return is_host(dst) ? CopyKind::kHost : CopyKind::kUpload;
-  if (is_host(dst)) return CopyKind::kDownload;
+  if (src.is_host()) return dst.is_host() ? CopyKind::kHost : CopyKind::kUpload;
+  if (dst.is_host()) return CopyKind::kDownload;
   return dst.device == src.device ? CopyKind::kDevice : CopyKind::kPeer;
 }
 
@@ -85,7 +76,7 @@ Crossing crossing_of(CopyKind kind) {
 // Whose memory it is; nothing: it is host memory.
 std::optional<uint32_t> gpu_of(const CopyEnd& end) {
   if (end.array != nullptr) return end.gpu;
-  if (end.range == nullptr || is_host(*end.range)) return std::nullopt;
+  if (end.range == nullptr || end.range->is_host()) return std::nullopt;
   return static_cast<uint32_t>(end.range->device);
 }
 

@@ -26,10 +26,7 @@ namespace tube::proxy {
 Residency::Hooks Session::residency_hooks() {
   const auto pinned = [this](uint64_t address, uint64_t bytes) -> std::span<const std::byte> {
     const Range* range = ranges_.covering(address, bytes);
-    const bool host = range != nullptr &&
-                      (range->kind == RangeKind::kPinned || range->kind == RangeKind::kRegistered ||
-                       range->kind == RangeKind::kStoredHost);
-    if (!host) return {};
+    if (range == nullptr || !range->is_host()) return {};
     // NOLINTNEXTLINE(performance-no-int-to-ptr): mapped here at the same address
     return {reinterpret_cast<const std::byte*>(address), bytes};
   };
