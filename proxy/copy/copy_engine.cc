@@ -80,7 +80,7 @@ void CopyEngine::look_at_others() {
   for (const MachineLinks::Other& other : others()) {
     for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
       if (std::memcmp(&gpus_[gpu].uuid, &other.gpu, sizeof(other.gpu)) != 0) continue;
-      const std::pair link{other.pid, number_of(gpu, other.to_gpu)};
+      const std::pair link{other.slot, number_of(gpu, other.to_gpu)};
       seen[link] = other.bytes;
       const auto before = seen_.find(link);
       if (before == seen_.end() || before->second > other.bytes) continue;

@@ -102,8 +102,8 @@ class CopyEngine {
   std::unique_ptr<MachineLinks> machine_;  // nullptr: nobody else is known
   // The pacing thread's: what others' links had moved when it looked last.
   uint64_t looked_ns_ = 0;
-  std::map<std::pair<int32_t, size_t>, uint64_t> seen_;  // by their process and our link
-  std::vector<CUdeviceptr> scratch_;                     // of each GPU, CopyLink::kScratchBytes
+  std::map<std::pair<uint32_t, size_t>, uint64_t> seen_;  // by their slot and our link
+  std::vector<CUdeviceptr> scratch_;                      // of each GPU, CopyLink::kScratchBytes
   const bool many_cores_;
   shared::CoreOffer offer_;  // the thread's
   std::vector<std::unique_ptr<CopyLink>> links_;

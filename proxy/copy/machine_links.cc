@@ -179,7 +179,7 @@ std::vector<MachineLinks::OtherTime> MachineLinks::others_time(const CUuuid& gpu
       load_bytes(slot.gpu[at].uuid, &uuid, sizeof(uuid));
       if (std::memcmp(&uuid, &gpu, sizeof(uuid)) != 0) continue;
       const TimeCell& cell = slot.gpu[at].time;
-      found.push_back({static_cast<int32_t>(slot.pid.load(std::memory_order_relaxed)),
+      found.push_back({i, static_cast<int32_t>(slot.pid.load(std::memory_order_relaxed)),
                        workflow_of(slot),
                        static_cast<uint32_t>(slot.weight.load(std::memory_order_relaxed)),
                        cell.running.load(std::memory_order_relaxed),
@@ -200,7 +200,7 @@ std::vector<MachineLinks::Other> MachineLinks::others() const {
     for (uint64_t gpu = 0; gpu < gpus; ++gpu) {
       for (const bool up : {true, false}) {
         const LinkCell& cell = up ? slot.gpu[gpu].up : slot.gpu[gpu].down;
-        Other other{.pid = static_cast<int32_t>(pid), .workflow = name, .to_gpu = up};
+        Other other{.slot = i, .pid = static_cast<int32_t>(pid), .workflow = name, .to_gpu = up};
         load_bytes(slot.gpu[gpu].uuid, &other.gpu, sizeof(other.gpu));
         other.bytes = cell.bytes.load(std::memory_order_relaxed);
         other.needed_bytes_per_s = cell.needed_bytes_per_s.load(std::memory_order_relaxed);

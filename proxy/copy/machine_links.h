@@ -58,7 +58,8 @@ class MachineLinks {
 
   // A link of another proxy that lives.
   struct Other {
-    int32_t pid = 0;
+    uint32_t slot = 0;  // its proxy, among those that live
+    int32_t pid = 0;    // in its own PID namespace
     std::string workflow;
     CUuuid gpu{};
     bool to_gpu = false;
@@ -71,6 +72,7 @@ class MachineLinks {
   TimeCell& my_time(uint32_t gpu);
   // What another proxy that lives does with a GPU's time; `weight`: as it was opened.
   struct OtherTime {
+    uint32_t slot = 0;
     int32_t pid = 0;
     std::string workflow;
     uint32_t weight = 0;

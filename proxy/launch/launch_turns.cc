@@ -271,7 +271,7 @@ void LaunchTurns::look_at_proxies(OneGpu& gpu, uint64_t now) {
     const bool runs = other.running != 0;
     const bool wants = now - std::min(now, other.wants_ns) < (runs ? kRunsNs : kWantsNs);
     gpu.others_want = gpu.others_want || wants;
-    others.push_back({static_cast<uint64_t>(other.pid), other.weight, wants, runs});
+    others.push_back({other.slot, other.weight, wants, runs});
   }
   const policies::ProxyUse own{0, options_.weight, true, gpu.running != 0};
   gpu.admission.hold_until(gpu.shares.ahead(own, others, now) ? now + 2 * kProxiesNs : 0);

@@ -98,8 +98,10 @@ void Server::turn_away(Source source, int fd) {
 
 // ---- greetings
 
-// Whether this process has too many connections that have not greeted.
+// Whether this process has too many connections that have not greeted. Those of other PID
+// namespaces have no number here (0) and are not told apart: only place_to_greet() bounds them.
 bool Server::has_enough(pid_t pid) const {
+  if (pid == 0) return false;
   const auto of_it = [pid](const auto& entry) {
     return entry.second.pid == pid && !entry.second.waits;
   };

@@ -6,8 +6,9 @@
 //   {"verb":"held", "uuid": "GPU-..."}
 //     the functions that hold memory of that GPU
 //
-// Who asks is known from the connection. The numbers that come with the question change nothing but
-// the answer.
+// Who asks is known from the connection; in another PID namespace than the proxy's it has no number
+// there and is answered like a process that is no function yet. The numbers that come with the
+// question change nothing but the answer.
 #include <strings.h>
 
 #include <nlohmann/json.hpp>
@@ -56,7 +57,8 @@ json Server::seen(const json& request, pid_t pid) {
   memory = [&] {
     std::lock_guard lock(mutex_);
     for (const auto& [id, session] : sessions_)
-      if (session->client().pid == pid) return session->account().visible(gpu, 0, memory);
+      if (pid != 0 && session->client().pid == pid)
+        return session->account().visible(gpu, 0, memory);
     return memory_.budgets().visible_to_new(gpu, wished, memory);
   }();
   return {{"ok", true}, {"free_bytes", memory.free_bytes}, {"total_bytes", memory.total_bytes}};

@@ -40,13 +40,15 @@ void Server::accept_proxy() {
 }
 
 // A proxy asks right behind its connection, one question for each of its sessions at a time. All
-// together may not take the descriptors that functions need.
+// together may not take the descriptors that functions need, and that alone bounds those of other
+// PID namespaces, which all have the number 0 here.
 bool Server::place_to_ask(pid_t pid) const {
   const auto asks = [pid](const auto& entry) {
     return entry.second.pid == pid && !entry.second.lent;
   };
   return brokered_.size() < std::min(limits::kBrokerClients, descriptor_limit() / 2) &&
-         std::count_if(brokered_.begin(), brokered_.end(), asks) < int{limits::kClients};
+         (pid == 0 ||
+          std::count_if(brokered_.begin(), brokered_.end(), asks) < int{limits::kClients});
 }
 
 void Server::drop_late_questions() {

@@ -261,7 +261,8 @@ void StoreExchange::tell_over() {
     asker.told = true;
     {
       std::lock_guard lock(mutex_);
-      unheard_[id] = {asker.slot, asker.generation, asker.pid};
+      const uint64_t proxy = asker.pid != 0 ? static_cast<uint64_t>(asker.pid) : ~id;
+      unheard_[id] = {asker.slot, asker.generation, proxy};
     }
     (void)shared::send_message(asker.socket.get(), &word, 1, {}, shared::SendMode::kNeverBlock);
   }
@@ -278,7 +279,7 @@ void StoreExchange::heard(uint64_t asker) {
     std::lock_guard lock(mutex_);
     const auto found = unheard_.find(asker);
     if (found == unheard_.end()) return;
-    deaf_.erase(found->second.pid);
+    deaf_.erase(found->second.proxy);
     unheard_.erase(found);
   }
   heard_.notify_all();
@@ -294,13 +295,15 @@ void StoreExchange::until_heard(const std::vector<Lent>& objects) {
       return object.slot == one.second.slot && object.generation == one.second.generation;
     });
   };
-  const auto waits = [&](const auto& one) { return meant(one) && !deaf_.contains(one.second.pid); };
+  const auto waits = [&](const auto& one) {
+    return meant(one) && !deaf_.contains(one.second.proxy);
+  };
   const bool all = heard_.wait_for(lock, std::chrono::milliseconds(limits::kBrokerMs), [&] {
     return stopped_ || (told_ >= round && std::none_of(unheard_.begin(), unheard_.end(), waits));
   });
   if (all) return;
   for (const auto& one : unheard_) {
-    if (waits(one)) deaf_.insert(one.second.pid);
+    if (waits(one)) deaf_.insert(one.second.proxy);
   }
 }
 

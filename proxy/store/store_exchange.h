@@ -146,10 +146,11 @@ class StoreExchange {
   struct Unheard {
     uint32_t slot;
     uint64_t generation;
-    pid_t pid;
+    uint64_t proxy;  // its process; of another PID namespace, which has no number here, the asker
   };
   std::map<uint64_t, Unheard> unheard_;
-  std::set<pid_t> deaf_;  // one of theirs was not heard of in time: nobody waits for the next ones
+  std::set<uint64_t>
+      deaf_;  // one of theirs was not heard of in time: nobody waits for the next ones
   uint64_t asked_ = 0, told_ = 0;  // rounds of telling: that somebody waits for, that are done
   std::condition_variable heard_;
   UniqueFd bell_;  // an eventfd

@@ -62,6 +62,20 @@ TEST_F(MachineLinksTest, EachSeesWhatTheOthersMoved) {
   EXPECT_EQ(b->others().size(), 2u);
 }
 
+// As proxies in two PID namespaces may.
+TEST_F(MachineLinksTest, ProxiesWithTheSameProcessNumberAreTwo) {
+  const auto a = open("a"), b = open("b"), c = open("c");
+  const auto links = a->others();
+  const auto times = a->others_time(uuid(1));
+  ASSERT_EQ(links.size(), 4u);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(links[0].pid, links[2].pid);
+  EXPECT_EQ(links[0].slot, links[1].slot);
+  EXPECT_NE(links[0].slot, links[2].slot);
+  EXPECT_EQ(times[0].pid, times[1].pid);
+  EXPECT_NE(times[0].slot, times[1].slot);
+}
+
 TEST_F(MachineLinksTest, WhoEndedIsNotCountedAndItsSlotBeginsAnew) {
   const auto a = open("a");
   open("b")->mine(0, true).bytes = 7;
