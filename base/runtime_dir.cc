@@ -83,4 +83,8 @@ std::string store_socket_path(const std::string& runtime_dir, std::string_view w
   return runtime_dir + "/" + std::string(workflow) + ".store";
 }
 
+std::string owner_file_path(const std::string& runtime_dir, std::string_view workflow) {
+  return runtime_dir + "/" + std::string(workflow) + ".owner";
+}
+
 }  // namespace tube

@@ -24,5 +24,6 @@ bool valid_workflow_name(std::string_view name);
 std::string data_socket_path(const std::string& runtime_dir, std::string_view workflow);
 std::string control_socket_path(const std::string& runtime_dir, std::string_view workflow);
 std::string store_socket_path(const std::string& runtime_dir, std::string_view workflow);
+std::string owner_file_path(const std::string& runtime_dir, std::string_view workflow);
 
 }  // namespace tube

@@ -38,6 +38,7 @@
 #include "proxy/common/restart.h"
 #include "proxy/common/self_defence.h"
 #include "proxy/common/version.h"
+#include "proxy/common/workflow_owner.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
@@ -303,7 +304,7 @@ LaunchTurns::Options launch_options(const Options& options) {
 }
 
 ServerOptions server_options(const Options& options, const std::string& folder, bool is_sim,
-                             const Inheritance& inherited, DeviceOutput* output) {
+                             const Inheritance& inherited, int owner, DeviceOutput* output) {
   return {
       .workflow = options.workflow,
       .runtime_dir = folder,
@@ -316,6 +317,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .share_modules = env_flag(Env::kShareModules, true),
       .keeps_record = options.profile.empty(),
       .inherited = inherited,
+      .owner = owner,
       .output = output,
       .stopped_s = seconds_or(Env::kStoppedSeconds, 60),
       .hang_s = options.hang_timeout,
@@ -349,6 +351,16 @@ void try_images_first(const Options& options, const Backend& backend) {
                           env_number(Env::kCompileSeconds).value_or(60), 1, 3600))});
 }
 
+// Of this process: the lock, and with it the sockets that a predecessor left open.
+Result<UniqueFd> take_over(const Options& options, const std::string& folder,
+                           Inheritance* inherited) {
+  constexpr uint32_t kPatienceMs = 60'000;  // as long as `tubectl proxy stop` waits for an end
+  if (options.inherit.empty()) return own_workflow(folder, options.workflow, kPatienceMs);
+  if (!parse_inheritance(options.inherit, inherited))
+    return errorf("--inherit is for tubed itself");
+  return UniqueFd(inherited->owner);
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -358,6 +370,9 @@ Status serve(const Options& options) {
   if (!folder.ok()) return folder.error();
   defend_log(*folder);
   say_limits();
+  Inheritance inherited;
+  const Result<UniqueFd> owner = take_over(options, *folder, &inherited);
+  if (!owner.ok()) return owner.error();
   BackendOptions backend_options;
   backend_options.choice = options.backend == "driver" ? BackendChoice::kDriver
                            : options.backend == "sim"  ? BackendChoice::kSim
@@ -380,11 +395,9 @@ Status serve(const Options& options) {
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver",
            backend->path.c_str(), gpus.driver_version(), gpus.count());
   DeviceOutput device_output(driver, gpus, output);
-  Inheritance inherited;
-  if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
-    return errorf("--inherit is for tubed itself");
-  Server server(driver, gpus,
-                server_options(options, *folder, backend->is_sim, inherited, &device_output));
+  Server server(
+      driver, gpus,
+      server_options(options, *folder, backend->is_sim, inherited, owner->get(), &device_output));
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;

@@ -114,6 +114,11 @@ Result<UniqueFd> listen_unix(const std::string& path, int type) {
   return fd;
 }
 
+bool is_served(const std::string& path, int type) {
+  sockaddr_un address;
+  return fill_address(path, &address).ok() && somebody_serves(address, type);
+}
+
 Result<UniqueFd> connect_unix(const std::string& path, int type, int timeout_ms) {
   sockaddr_un address;
   Status status = fill_address(path, &address);

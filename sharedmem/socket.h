@@ -22,7 +22,10 @@ inline constexpr size_t kMaxFdsPerMessage = 8;
 
 // Binds `path` (mode 0600), replacing a socket file that nobody serves any more; EADDRINUSE when
 // somebody does. `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
+// Not one step: the caller sees to it that no other process does the same meanwhile.
 Result<UniqueFd> listen_unix(const std::string& path, int type);
+// Whether a process listens at the socket `path`. It sees a connection that ends at once.
+bool is_served(const std::string& path, int type);
 // `timeout_ms`: how long connecting, and each message that is sent on the connection, may wait; 0:
 // for ever.
 Result<UniqueFd> connect_unix(const std::string& path, int type, int timeout_ms = 0);

@@ -19,9 +19,11 @@ namespace {
 
 constexpr unsigned kFirstInherited = 3;  // standard input, output and error stay
 
-bool is_open_socket(int fd) {
+constexpr uint32_t kCounts = 3;  // so many descriptors come before the count of restarts
+
+bool is_open(int fd, mode_t type) {
   struct stat info;
-  return fd >= 0 && ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+  return fd >= 0 && ::fstat(fd, &info) == 0 && (info.st_mode & S_IFMT) == type;
 }
 
 void set_close_on_exec(int fd, bool close) { ::fcntl(fd, F_SETFD, close ? FD_CLOEXEC : 0); }
@@ -30,6 +32,7 @@ template <class F>
 void for_each_fd(const Inheritance& inheritance, F visit) {
   visit(inheritance.data);
   visit(inheritance.control);
+  visit(inheritance.owner);
   for (int fd : inheritance.greeting) visit(fd);
 }
 
@@ -66,21 +69,25 @@ __attribute__((constructor(101))) void keep_what_is_inherited(int argc, char** a
 
 std::string to_text(const Inheritance& inheritance) {
   std::string text = std::to_string(inheritance.data) + "," + std::to_string(inheritance.control) +
-                     "," + std::to_string(inheritance.restarts);
+                     "," + std::to_string(inheritance.owner) + "," +
+                     std::to_string(inheritance.restarts);
   for (int fd : inheritance.greeting) text += "," + std::to_string(fd);
   return text;
 }
 
 bool parse_inheritance(const std::string& text, Inheritance* inheritance) {
   std::vector<int> numbers;
-  if (!for_each_number(text, [&](int number) { numbers.push_back(number); }) || numbers.size() < 3)
+  if (!for_each_number(text, [&](int number) { numbers.push_back(number); }) ||
+      numbers.size() <= kCounts)
     return false;
   Inheritance parsed{numbers[0],
                      numbers[1],
-                     static_cast<uint32_t>(numbers[2]),
-                     {numbers.begin() + 3, numbers.end()}};
+                     numbers[2],
+                     static_cast<uint32_t>(numbers[kCounts]),
+                     {numbers.begin() + kCounts + 1, numbers.end()}};
   bool good = true;
-  for_each_fd(parsed, [&](int fd) { good = good && is_open_socket(fd); });
+  for_each_fd(parsed,
+              [&](int fd) { good = good && is_open(fd, fd == parsed.owner ? S_IFREG : S_IFSOCK); });
   if (!good) return false;
   for_each_fd(parsed, [](int fd) { set_close_on_exec(fd, true); });
   *inheritance = std::move(parsed);
@@ -107,7 +114,7 @@ void SecondStart::keep(int argc, char* const* argv) {
   argv_ = argv;
   uint32_t place = 0;
   const auto keep_one = [&](int number) {
-    if (place++ == 2) return;  // that is a count
+    if (place++ == kCounts) return;
     const int copy = count_ < kMost ? ::fcntl(number, F_DUPFD_CLOEXEC, kFirstInherited) : -1;
     if (copy >= 0) kept_[count_++] = {number, copy};
     else whole_ = false;
@@ -125,7 +132,7 @@ void SecondStart::started() {
 
 void SecondStart::begin() {
   constexpr int kPauseMs = 100;
-  if (!whole_ || count_ < 2) return;
+  if (!whole_ || count_ < kCounts) return;
   ::poll(nullptr, 0, kPauseMs);
   (void)::syscall(SYS_close_range, kFirstInherited, ~0u,
                   static_cast<unsigned>(CLOSE_RANGE_CLOEXEC));

@@ -21,14 +21,15 @@ namespace tube::proxy {
 struct Inheritance {
   int data = -1;  // listening sockets
   int control = -1;
+  int owner = -1;             // the lock that makes this process the workflow's proxy
   uint32_t restarts = 0;      // how often this proxy has started anew
   std::vector<int> greeting;  // accepted connections, nothing read from them yet
-  bool valid() const { return data >= 0 && control >= 0; }
+  bool valid() const { return data >= 0 && control >= 0 && owner >= 0; }
 };
 
-// As the hidden flag --inherit carries it: "data,control,restarts[,connection...]".
+// As the hidden flag --inherit carries it: "data,control,owner,restarts[,connection...]".
 std::string to_text(const Inheritance& inheritance);
-// False for anything that is not such a list of open sockets.
+// False for anything that is not such a list of open files.
 bool parse_inheritance(const std::string& text, Inheritance* inheritance);
 
 // Replaces this process; returns only when that fails. All other descriptors are closed.
@@ -50,7 +51,7 @@ class SecondStart {
   void begin();
 
  private:
-  static constexpr uint32_t kMost = limits::kGreetings + 2;
+  static constexpr uint32_t kMost = limits::kGreetings + 3;
   struct Kept {
     int number = -1, copy = -1;
   };

@@ -48,7 +48,7 @@ bool Server::only_unfinished() {
 }
 
 Inheritance Server::hand_over() {
-  Inheritance heir{-1, -1, options_.inherited.restarts + 1, {}};
+  Inheritance heir{-1, -1, options_.owner, options_.inherited.restarts + 1, {}};
   heir.greeting.reserve(greeting_.size());  // from here on nothing fails
   heir.data = listen_fd_.release();
   heir.control = control_fd_.release();

@@ -69,6 +69,7 @@ struct ServerOptions {
   bool share_modules = true;  // module_cache.h
   bool keeps_record = false;  // kernel_record.h
   Inheritance inherited;      // of the proxy that this one replaces
+  int owner = -1;             // own_workflow()'s lock, for a successor; the caller's
   DeviceOutput* output = nullptr;
   // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
   // is ended; 0: none is.

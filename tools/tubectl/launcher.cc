@@ -203,9 +203,11 @@ Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) 
   }
   started = find_proxy(options);
   if (started.ok() || started.error().code != ENOENT) return started;
-  if (Status spawned = spawn_and_wait(options, layout, log_path); !spawned.ok())
-    return spawned.error();
+  const Status spawned = spawn_and_wait(options, layout, log_path);
   started = find_proxy(options);
+  // One that others started (a service) may have been first: then it is the proxy.
+  if (!spawned.ok() && !started.ok() && started.error().code == ENOENT) return spawned.error();
+  if (!spawned.ok()) return started;
   if (!started.ok() && started.error().code == ENOENT)
     return errorf("the proxy said it was ready but does not answer; its log: %s", log_path.c_str());
   if (started.ok()) started->already_running = false;

@@ -4,10 +4,14 @@ proxies_test.py --build FOLDER [unittest arguments]. The functions are scenes of
 """
 import argparse
 import contextlib
+import fcntl
 import pathlib
+import select
 import socket
 import subprocess
 import sys
+import tempfile
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -23,6 +27,12 @@ UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 class Proxies(unittest.TestCase):
+    def proxy(self, **settings):
+        proxy = tubetest.Proxy(LAYOUT, "sim", **settings)
+        proxy.__enter__()
+        self.addCleanup(proxy.__exit__, None, None, None)
+        return proxy
+
     def environment(self, proxy, **settings):
         return dict(tubetest.environment(LAYOUT, "preload", "sim", proxy), **settings)
 
@@ -75,6 +85,75 @@ class Proxies(unittest.TestCase):
         uuid = proxy.request("ping")["gpus"][0]
         self.assertEqual(proxy.status()["functions"][0]["pid"], 0)
         self.assertEqual(proxy.request("seen", uuid=uuid, **told), {"ok": True, **told})
+
+    # ---- beside another proxy of the name
+    # ------------------------------------------------------------------------------------------------
+
+    def folder_with_lock(self):
+        """A runtime folder, and the lock of a workflow's proxy, held by this process."""
+        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
+        self.addCleanup(folder.cleanup)
+        lock = open(pathlib.Path(folder.name, "test.owner"), "wb")
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return pathlib.Path(folder.name), lock
+
+    def start_tubed(self, folder):
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(folder))
+        process = subprocess.Popen(
+            [LAYOUT.tubed, "--workflow", "test", "--backend", "sim", "--sim",
+             LAYOUT.sim / "libcuda.so.1"], env=env, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        return process
+
+    def hear(self, process, words):
+        for line in process.stderr:
+            if words in line:
+                return
+        self.fail(f"it ended without: {words}")
+
+    def dead_sockets(self, folder):
+        for suffix in ("sock", "ctl"):
+            kind = socket.SOCK_SEQPACKET if suffix == "sock" else socket.SOCK_STREAM
+            with socket.socket(socket.AF_UNIX, kind) as dead:
+                dead.bind(str(folder / f"test.{suffix}"))
+
+    def test_of_two_that_start_at_once_one_serves(self):
+        folder, lock = self.folder_with_lock()
+        self.dead_sockets(folder)
+        two = [self.start_tubed(folder) for _ in range(2)]
+        for process in two:
+            self.hear(process, "waiting for it")
+        lock.close()
+        ready, _, _ = select.select([process.stdout for process in two], [], [], TIMEOUT_S)
+        serves = next((process for process in two if process.stdout in ready), None)
+        self.assertIsNotNone(serves)
+        other = two[1 - two.index(serves)]
+        self.assertIn("tubed: ready", serves.stdout.readline())
+        self.hear(other, "is served by a running proxy")
+        self.assertEqual(other.wait(TIMEOUT_S), 1)
+        self.assert_computes(types.SimpleNamespace(dir=folder, workflow="test", log_tail=str))
+        serves.terminate()
+        self.assertEqual(serves.wait(TIMEOUT_S), 0)
+        self.assertEqual({file.name for file in folder.iterdir()} & {"test.sock", "test.ctl"}, set())
+
+    def test_one_that_waits_for_another_can_be_told_to_end(self):
+        folder, _ = self.folder_with_lock()
+        process = self.start_tubed(folder)
+        self.hear(process, "waiting for it")
+        process.terminate()
+        self.assertEqual(process.wait(TIMEOUT_S), 1)
+
+    def test_a_proxy_that_starts_anew_stays_the_one(self):
+        proxy = self.proxy()
+        subprocess.run([PROGRAM, "fault"], env=self.environment(proxy), capture_output=True,
+                       stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        self.assert_computes(proxy)
+        self.assertEqual(proxy.status()["totals"]["restarts"], 1)
+        with open(proxy.dir / "test.owner", "rb") as lock, self.assertRaises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 comes from the environment.
 
 TUBE_FAKE_VERSION, TUBE_FAKE_FAULT (text of the fault that ended its context), TUBE_FAKE_FAIL (dies
-at start with this line), TUBE_FAKE_STATUS (the JSON answer to status and ps); every start is a line in TUBE_FAKE_STARTS.
+at start with this line), TUBE_FAKE_BEATEN (the same, when another proxy serves in its place),
+TUBE_FAKE_STATUS (the JSON answer to status and ps); every start is a line in TUBE_FAKE_STARTS.
 """
 import argparse
 import json
@@ -27,7 +28,10 @@ path.unlink(missing_ok=True)
 server = socket.socket(socket.AF_UNIX)
 server.bind(str(path))
 server.listen(64)
-os.write(args.ready_fd, b"1")
+if not os.environ.get("TUBE_FAKE_BEATEN"):
+    os.write(args.ready_fd, b"1")
+elif os.fork():
+    sys.exit(os.environ["TUBE_FAKE_BEATEN"])
 os.close(args.ready_fd)
 stopping = False
 while not stopping:

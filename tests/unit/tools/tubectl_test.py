@@ -150,6 +150,11 @@ class Tubectl(unittest.TestCase):
         self.assert_one_line(done.stderr, "no GPU 9 here", "default.log")
         self.assertEqual(self.call("proxy", "start", TUBE_FAKE_FAIL="tubed: no").returncode, 4)
 
+    def test_a_proxy_that_another_one_was_faster_than(self):
+        done = self.call("run", "--", "sh", "-c", "exit 7", TUBE_FAKE_BEATEN="is served")
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        self.assertEqual(len(self.started()), 1)
+
     def test_no_start(self):
         done = self.call("run", "--no-start", "--", "true")
         self.assertEqual(done.returncode, 125)
