@@ -81,7 +81,11 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
   bool alive = connected(peer);
   if (peer.second_opinion != nullptr) alive = peer.second_opinion(peer.opinion_context, alive);
   errno = saved;
-  return alive ? WaitResult::kDone : WaitResult::kPeerDead;
+  if (alive) return WaitResult::kDone;
+  // A proxy that stops says so before it takes its sockets away: maybe since the look above.
+  const bool stops =
+      peer.header != nullptr && client_load_proxy_state(*peer.header) == abi::ProxyState::kStopping;
+  return stops ? WaitResult::kStopping : WaitResult::kPeerDead;
 }
 
 // A full ring takes long to drain, and the waiting thread has many records to write: sleep at once.

@@ -307,8 +307,6 @@ Status Server::run() {
   log_within(nullptr);
   if (restarting_ && !stopping_) return {};
   restarting_ = false;
-  // Nobody new may come while the old ones leave.
-  unlink(socket_path_.c_str());
   all_ended_ = stop_sessions();
   return {};
 }
@@ -455,6 +453,11 @@ bool Server::stop_sessions() {
     all.swap(sessions_);
   }
   for (auto& [id, session] : all) session->request_stop(abi::ProxyState::kStopping);
+  // Nobody new may come while the old ones leave. Who asks or comes now hears a hang-up, or finds
+  // no socket, instead of waiting for an answer that nobody gives: the next proxy waits for this
+  // one's end (workflow_owner.h). After the words above, which say why the control socket is gone.
+  unlink_sockets();
+  control_.clear();
   const uint64_t begin_ns = now_ns();
   const uint64_t stop_ns = kStopWaits * options_.teardown_ms * 1'000'000;
   bool ended = true;

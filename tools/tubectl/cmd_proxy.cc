@@ -68,7 +68,8 @@ int stop_one(const std::string& workflow, Json& report) {
   // Opened before the request: afterwards the number could belong to another process.
   UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, ping.pid, 0)));
   Answer answer = ask(workflow, "stop");
-  if (!answer.ok()) return report_unusable(workflow, answer);
+  const bool ends_already = answer.reach == Reach::kNotRunning;
+  if (!answer.ok() && !ends_already) return report_unusable(workflow, answer);
   if (!wait_for_end(process)) {
     fmt::print(stderr,
                "tubectl: proxy `{}` (pid {}) was told to stop but still runs after {} s; its log: "

@@ -24,6 +24,7 @@ namespace {
 constexpr time_t kPatienceSeconds = 10;
 constexpr time_t kPatienceOfManySeconds = 3;
 constexpr size_t kLongestAnswer = 64u << 20;
+constexpr int kQuestions = 3;  // of a proxy that hangs up
 
 Answer failed(std::string error) { return {Reach::kFailed, {}, std::move(error), 0}; }
 
@@ -50,20 +51,26 @@ UniqueFd connect_to(const std::string& path, time_t patience_s, int& error_numbe
   return fd;
 }
 
-// Reads up to the first newline; false on hang-up or after the timeout.
-bool read_line(int fd, std::string& line) {
+enum class Heard { kLine, kHangUp, kNothing };
+
+// Sends the request and reads up to the first newline.
+Heard ask_line(int fd, const std::string& request, std::string& line) {
+  const ssize_t sent = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN) return Heard::kHangUp;
+  if (sent != static_cast<ssize_t>(request.size())) return Heard::kNothing;
   char buffer[16384];
   while (line.size() < kLongestAnswer) {
     ssize_t got = recv(fd, buffer, sizeof buffer, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return Heard::kHangUp;
+    if (got < 0) return Heard::kNothing;
     line.append(buffer, static_cast<size_t>(got));
     if (size_t end = line.find('\n'); end != line.npos) {
       line.resize(end);
-      return true;
+      return Heard::kLine;
     }
   }
-  return false;
+  return Heard::kNothing;
 }
 
 // Whether /proc says that the process is stopped by a signal, or by a debugger.
@@ -75,9 +82,11 @@ bool is_stopped(pid_t pid) {
          (line[end + 2] == 'T' || line[end + 2] == 't');
 }
 
+// `hung_up`: the proxy did, without an answer.
 Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& question,
-                time_t patience_s) {
+                time_t patience_s, bool& hung_up) {
   Answer answer;
+  hung_up = false;
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) answer.pid = peer.pid;
@@ -88,14 +97,15 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& que
         workflow, answer.pid, answer.pid);
     return answer;
   }
-  std::string request = question.dump() + "\n", line;
-  bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
-              static_cast<ssize_t>(request.size());
-  if (!sent || !read_line(fd.get(), line)) {
-    answer.error = fmt::format(
-        "the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: "
-        "{}/{}.log",
-        workflow, answer.pid, text(question, "verb"), patience_s, runtime_dir_path(), workflow);
+  std::string line;
+  const Heard heard = ask_line(fd.get(), question.dump() + "\n", line);
+  hung_up = heard == Heard::kHangUp;
+  if (heard != Heard::kLine) {
+    answer.error =
+        fmt::format("the proxy of workflow `{}` (pid {}) {} to `{}`{}; its log: {}/{}.log",
+                    workflow, answer.pid, hung_up ? "hung up without an answer" : "gave no answer",
+                    text(question, "verb"), hung_up ? "" : fmt::format(" within {} s", patience_s),
+                    runtime_dir_path(), workflow);
     return answer;
   }
   answer.body = Json::parse(line, nullptr, false);
@@ -119,12 +129,18 @@ Answer ask_within(const std::string& workflow, const Json& request, time_t patie
         "socket path too long ({} bytes, at most {}): {}; set TUBE_DIR to a shorter folder",
         path.size(), sizeof(sockaddr_un::sun_path) - 1, path));
   }
-  int error_number = 0;
-  UniqueFd fd = connect_to(path, patience_s, error_number);
-  if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
-  if (error_number != 0)
-    return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
-  return exchange(fd, workflow, request, patience_s);
+  Answer answer;
+  bool hung_up = true;
+  // One that hangs up is ending, or has dropped this connection for another one.
+  for (int question = 0; hung_up && question < kQuestions; ++question) {
+    int error_number = 0;
+    UniqueFd fd = connect_to(path, patience_s, error_number);
+    if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
+    if (error_number != 0)
+      return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
+    answer = exchange(fd, workflow, request, patience_s, hung_up);
+  }
+  return answer;
 }
 
 }  // namespace

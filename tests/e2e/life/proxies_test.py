@@ -155,6 +155,30 @@ class Proxies(unittest.TestCase):
         with open(proxy.dir / "test.owner", "rb") as lock, self.assertRaises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def test_a_proxy_that_ends_is_waited_for(self):
+        proxy = self.proxy(extra_env={"TUBE_TEARDOWN_MS": "200"})
+        program = subprocess.Popen([PROGRAM, "wait_for_no_value"], text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, env=self.environment(proxy))
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.kill)
+        self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
+        proxy.process.terminate()
+        while (proxy.dir / "test.sock").exists():
+            select.select([], [], [], 0.001)
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir))
+        done = subprocess.run([LAYOUT.tubectl, "run", "-w", "test", "--backend", "sim", "--",
+                               PROGRAM, "compute"], env=env, text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        log = (proxy.dir / "test.log").read_text()
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
+                         done.stderr + log)
+        self.assertIn("waiting for it", log)
+        proxy.wait_end()
+        stopped = subprocess.run([LAYOUT.tubectl, "proxy", "stop", "-w", "test"], env=env,
+                                 capture_output=True, timeout=TIMEOUT_S)
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+
 
 if __name__ == "__main__":
     LAYOUT.require()

@@ -4,7 +4,8 @@ comes from the environment.
 
 TUBE_FAKE_VERSION, TUBE_FAKE_FAULT (text of the fault that ended its context), TUBE_FAKE_FAIL (dies
 at start with this line), TUBE_FAKE_BEATEN (the same, when another proxy serves in its place),
-TUBE_FAKE_STATUS (the JSON answer to status and ps); every start is a line in TUBE_FAKE_STARTS.
+TUBE_FAKE_ENDS (hangs up at the second question and ends), TUBE_FAKE_STATUS (the JSON answer to
+status and ps); every start is a line in TUBE_FAKE_STARTS.
 """
 import argparse
 import json
@@ -33,11 +34,14 @@ if not os.environ.get("TUBE_FAKE_BEATEN"):
 elif os.fork():
     sys.exit(os.environ["TUBE_FAKE_BEATEN"])
 os.close(args.ready_fd)
-stopping = False
+stopping, questions = False, 0
 while not stopping:
     client, _ = server.accept()
     with client, client.makefile("rw") as stream:
         line = stream.readline()
+        questions += 1
+        if os.environ.get("TUBE_FAKE_ENDS") and questions == 2:
+            break
         verb = json.loads(line)["verb"] if line else ""
         answer = {
             "ok": True,

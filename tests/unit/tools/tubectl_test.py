@@ -155,6 +155,13 @@ class Tubectl(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (7, ""))
         self.assertEqual(len(self.started()), 1)
 
+    def test_a_proxy_that_ends_when_it_is_asked(self):
+        self.call("proxy", "start", TUBE_FAKE_ENDS="1")
+        done = self.call("run", "--", "sh", "-c", "exit 7")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assert_one_line(done.stderr, "started proxy `default`")
+        self.assertEqual(len(self.started()), 2)
+
     def test_no_start(self):
         done = self.call("run", "--no-start", "--", "true")
         self.assertEqual(done.returncode, 125)
