@@ -342,6 +342,8 @@ int release_object(const StoreObject* object, void* handle, int behind) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = behind != 0 ? find_stream(static_cast<CUstream>(handle), &error) : nullptr;
   if (error != CUDA_SUCCESS) return store_error(error);
+  if (stream != nullptr && capturing(stream))
+    return store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (object->slot >= abi::kStoreSlots) return static_cast<int>(wire::StoreAnswer::kInvalid);
   s.told.store(true, std::memory_order_relaxed);
   if (stream != nullptr) s.told_behind.store(true, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 //   gets              copies of objects in host memory, taken first on a stream that stands
 //   stand NAME        takes a copy of the object on a stream that stands, until stdin ends
 //   lose NAME         seals an object behind a host function that waits for stdin's end
+//   capture           releases on a stream that captures are refused
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
@@ -339,6 +340,28 @@ void run_hoard(uint64_t bytes) {
   until_told();
 }
 
+void run_capture() {
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  DeviceArray<unsigned char> copy(kCopied);
+  tube_object x = reserve("x", kCopied);
+  CU(cuMemsetD8Async(address(x), 7, kCopied, stream));
+  TUBE(tube_seal(&x, stream));
+  TUBE(tube_get("x", TUBE_GPU, stream, &x));
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CU(cuMemcpyDtoDAsync(copy.pointer, address(x), kCopied, stream));
+  EXPECT(tube_release(&x, stream) != TUBE_OK);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CU(cuStreamEndCapture(stream, &graph));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphLaunch(exec, stream));
+  TUBE(tube_release(&x, stream));
+  TUBE(tube_delete("x"));
+  CU(cuStreamSynchronize(stream));
+  const std::vector<unsigned char> seen = copy.read();
+  EXPECT(seen[0] == 7 && seen[kCopied - 1] == 7);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -352,6 +375,7 @@ int main(int argc, char** argv) {
   else if (scene == "gets") run_gets();
   else if (scene == "stand") run_stand(name);
   else if (scene == "lose") run_lose(name);
+  else if (scene == "capture") run_capture();
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "room") run_room(std::stoull(name) << 20);

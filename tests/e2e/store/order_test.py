@@ -79,6 +79,11 @@ class OrderTest(StoreScenes):
         self.assertEqual(self.store(proxy)["counts"]["objects"], 0)
         self.wait_empty(proxy)
 
+    def test_a_release_is_in_no_capture(self):
+        proxy = self.proxy()
+        self.assertEqual(self.run_scene(proxy, "capture"), "equal\n", proxy.log_tail())
+        self.wait_empty(proxy)
+
     def test_copies_take_memory_by_everybody_s_rules(self):
         # What others can do without makes room, as for cuMemAlloc.
         proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G")
