@@ -176,8 +176,10 @@ class Session {
   void look_again();
   // The client is gone or the proxy ends: nobody writes any more what the client's streams wait
   // for. If the session is in a driver call that waits for these streams, this lets them go on, as
-  // far as plain stores can: a step each time. Does nothing while it executes no record, nor once
-  // the session tears down, which does the same more thoroughly.
+  // far as plain stores can: a step each time. Objects that the client has sealed behind work which
+  // does not end by itself are lost before that, so the first steps may only wait for their moment.
+  // Does nothing while it executes no record, nor once the session tears down, which does the same
+  // more thoroughly.
   void let_waits_pass();
   void join();
   // The same for a session whose client never came: what it has is given back.
@@ -579,8 +581,10 @@ class Session {
   CpuWatch cpu_;
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;
-  std::mutex passing_;  // leaf: let_waits_pass() and the member below
+  std::mutex passing_;  // before the store's: let_waits_pass() and the members below
   bool tearing_down_ = false;
+  uint64_t lose_ns_ = 0;  // when nobody gets any more what the client has not written
+  bool unwritten_is_lost();
 };
 
 }  // namespace tube::proxy

@@ -188,9 +188,9 @@ class Store {
   // Wait until other workflows that have them know, at most limits::kBrokerMs.
   wire::StoreAnswer remove(const std::string& name);
   uint32_t remove_group(const std::string& group);
-  // What the member has sealed behind work that has not ended. `lose`: then nobody gets it any
-  // more. How many there are.
-  uint32_t unwritten(const StoreMember& member, bool lose);
+  // What the client has sealed behind work that has not ended. `lose`: then nobody gets it any
+  // more. How many there are. Any thread, whatever context is current.
+  uint32_t unwritten(uint64_t session, bool lose);
   // Clients that sleep for news: a change then wakes them.
   void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
 

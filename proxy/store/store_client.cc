@@ -169,8 +169,8 @@ void StoreClient::set_waiting(bool on) {
 void StoreClient::lose_unwritten() {
   if (member_ == nullptr) return;
   const uint64_t deadline = now_ns() + uint64_t{limits::kUnwrittenMs} * 1'000'000;
-  while (store_.unwritten(*member_, false) != 0 && now_ns() < deadline) poll(nullptr, 0, 1);
-  (void)store_.unwritten(*member_, true);
+  while (store_.unwritten(session_, false) != 0 && now_ns() < deadline) poll(nullptr, 0, 1);
+  (void)store_.unwritten(session_, true);
 }
 
 void StoreClient::leave(bool idle) {

@@ -422,7 +422,7 @@ void Store::keep_within(int gpu, uint64_t bytes) {
 // ---- a maker that was killed --------------------------------------------------------------------
 
 // Of those that are lost the bytes stay as long as somebody has them.
-uint32_t Store::unwritten(const StoreMember& member, bool lose) {
+uint32_t Store::unwritten(uint64_t session, bool lose) {
   struct Asked {
     uint32_t slot;
     uint64_t generation;
@@ -433,11 +433,14 @@ uint32_t Store::unwritten(const StoreMember& member, bool lose) {
     std::lock_guard lock(mutex_);
     for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
       const Object& object = objects_[slot];
-      if (object.state == abi::StoreState::kSealed && object.maker == &member && !object.ready &&
+      const bool its = object.maker != nullptr && object.maker->session == session;
+      if (object.state == abi::StoreState::kSealed && its && !object.ready &&
           object.written != nullptr)
         asked.push_back({slot, object.generation, object.written});
     }
   }
+  if (asked.empty()) return 0;
+  const CurrentContext current(driver_, map_.context(0));
   std::erase_if(asked, [this](const Asked& one) {
     return driver_.cuEventQuery(one.written) != CUDA_ERROR_NOT_READY;
   });

@@ -8,7 +8,9 @@
 //   own               an object whose seal stands is taken, used and released on another stream
 //   gets              copies of objects in host memory, taken first on a stream that stands
 //   stand NAME        takes a copy of the object on a stream that stands, until stdin ends
-//   lose NAME         seals an object behind a host function that waits for stdin's end
+//   lose NAME [MIB]   seals an object behind a host function that waits for stdin's end, and waits
+//                     for its stream, or for so much memory
+//   busy MIB          allocates that much, which cannot move: a stream stands until stdin ends
 //   capture           releases on a stream that captures are refused
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
@@ -253,7 +255,7 @@ void run_stand(const char* name) {
   CU(cuStreamSynchronize(first));
 }
 
-void run_lose(const char* name) {
+void run_lose(const char* name, uint64_t bytes_wanted) {
   const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING);
   unsigned char* bytes = nullptr;
   CU(cuMemHostAlloc(reinterpret_cast<void**>(&bytes), kCopied, 0));
@@ -266,6 +268,8 @@ void run_lose(const char* name) {
   TUBE(tube_peek(name, &seen));  // the seal has arrived
   printf("here\n");
   fflush(stdout);
+  CUdeviceptr wanted = 0;
+  if (bytes_wanted != 0) CU(cuMemAlloc(&wanted, bytes_wanted));
   CU(cuStreamSynchronize(maker));
 }
 
@@ -327,7 +331,8 @@ void run_room(uint64_t bytes) {
   printf("%d\n", answer);
 }
 
-void run_hoard(uint64_t bytes) {
+// `stands`: its memory cannot move.
+void run_hoard(uint64_t bytes, bool stands) {
   constexpr uint64_t kEach = 4u << 20;
   for (uint64_t done = 0; done < bytes; done += kEach) {
     CUdeviceptr at = 0;
@@ -335,9 +340,13 @@ void run_hoard(uint64_t bytes) {
     CU(cuMemsetD8(at, 5, kEach));
   }
   CU(cuCtxSynchronize());
+  if (stands)
+    CU(cuLaunchHostFunc(
+        new_stream(CU_STREAM_NON_BLOCKING), [](void*) { until_told(); }, nullptr));
   printf("here\n");
   fflush(stdout);
   until_told();
+  CU(cuCtxSynchronize());
 }
 
 void run_capture() {
@@ -374,12 +383,13 @@ int main(int argc, char** argv) {
   else if (scene == "own") run_own();
   else if (scene == "gets") run_gets();
   else if (scene == "stand") run_stand(name);
-  else if (scene == "lose") run_lose(name);
+  else if (scene == "lose") run_lose(name, argc > 3 ? std::stoull(argv[3]) << 20 : 0);
+  else if (scene == "busy") run_hoard(std::stoull(name) << 20, true);
   else if (scene == "capture") run_capture();
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "room") run_room(std::stoull(name) << 20);
-  else if (scene == "hoard") run_hoard(std::stoull(name) << 20);
+  else if (scene == "hoard") run_hoard(std::stoull(name) << 20, false);
   else if (scene == "delete") TUBE(tube_delete(name));
   else if (scene == "go") look_on(new_stream(CU_STREAM_NON_BLOCKING), name);
   else return 2;

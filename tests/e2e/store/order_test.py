@@ -79,6 +79,18 @@ class OrderTest(StoreScenes):
         self.assertEqual(self.store(proxy)["counts"]["objects"], 0)
         self.wait_empty(proxy)
 
+    def test_what_a_killed_maker_that_waits_for_memory_has_not_written_is_gone(self):
+        """Its streams are let go before its thread ends."""
+        proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G", TUBE_MEMORY_WAIT_MS="60000")
+        busy = self.started(proxy, "busy", 84)
+        maker = self.started(proxy, "lose", "x", 100)
+        self.until(proxy, "it does not wait", lambda _: proxy.status()["evicted"]["waiting"] != 0)
+        self.kill(maker)
+        self.until(proxy, "the maker stays", lambda s: s["counts"]["clients"] == 0)
+        self.assertEqual(self.store(proxy)["counts"]["objects"], 0)
+        self.finish(proxy, busy)
+        self.wait_empty(proxy)
+
     def test_a_release_is_in_no_capture(self):
         proxy = self.proxy()
         self.assertEqual(self.run_scene(proxy, "capture"), "equal\n", proxy.log_tail())
