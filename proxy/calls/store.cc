@@ -144,7 +144,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreReserve>& call,
   StoreGrant grant;
   const auto take = [&] {
     grant = client->reserve(request);
-    return grant.answer == wire::StoreAnswer::kNoMemory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    const bool others = grant.answer == wire::StoreAnswer::kNoMemory && !grant.own_limit;
+    return others ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   };
   if (request.place == wire::StorePlace::kGpu && request.bytes <= request.most_bytes)
     (void)session.take_memory(request.gpu, request.bytes, take);

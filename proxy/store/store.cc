@@ -103,17 +103,37 @@ void Store::leave(const std::shared_ptr<StoreMember>& member) {
   (void)memory_.give_idle_back(StoreMemory::kAllGpus);
 }
 
+// What the member's objects on the GPU would have beyond its own limit.
+uint64_t Store::beyond_own(const StoreMember& member, const StoreRequest& request) {
+  if (request.place != wire::StorePlace::kGpu) return 0;
+  const uint64_t wanted = member.made_bytes[request.gpu] + request.bytes;
+  return wanted - std::min(wanted, request.most_bytes);
+}
+
 wire::StoreAnswer Store::admit(const StoreMember& member, const StoreRequest& request) const {
   if (by_name_.contains(name_of(request.body))) return wire::StoreAnswer::kExists;
   if (member.made >= limits::kStoreObjects) return wire::StoreAnswer::kTooMany;
   if (free_slots_.empty() && objects_.size() >= abi::kStoreSlots)
     return wire::StoreAnswer::kTooMany;
-  const bool gpu = request.place == wire::StorePlace::kGpu;
-  if (gpu && (request.bytes > request.most_bytes ||
-              member.made_bytes > request.most_bytes - request.bytes))
+  if (beyond_own(member, request) != 0) return wire::StoreAnswer::kNoMemory;
+  if (request.place != wire::StorePlace::kGpu && request.bytes > host_room())
     return wire::StoreAnswer::kNoMemory;
-  if (!gpu && request.bytes > host_room()) return wire::StoreAnswer::kNoMemory;
   return wire::StoreAnswer::kOk;
+}
+
+// With what has ended gone. The member's own limit is no reason for others' memory to move.
+void Store::admit_again(const StoreMember& member, const StoreRequest& request, StoreGrant* grant) {
+  uint64_t beyond = 0;
+  const auto look = [&] {
+    std::lock_guard lock(mutex_);
+    grant->answer = admit(member, request);
+    beyond = grant->answer == wire::StoreAnswer::kNoMemory ? beyond_own(member, request) : 0;
+    grant->own_limit = beyond != 0;
+  };
+  look();
+  if (beyond == 0 || request.bytes > request.most_bytes) return;
+  (void)leave(static_cast<int>(request.gpu), beyond, 0, "its maker's limit", &member);
+  look();
 }
 
 // Copies that come at once may together have passed the limit.
@@ -157,7 +177,8 @@ void Store::enter(StoreMember& member, const StoreRequest& request, StoreGrant* 
   ++member.made;
   count(object.piece, true);
   object.home = object.piece.lease != 0 ? -1 : object.piece.device;
-  if (object.home >= 0) member.made_bytes += object.charged = object.piece.bytes;
+  object.charged = object.home < 0 ? 0 : object.piece.bytes;
+  if (object.home >= 0) member.made_bytes[static_cast<size_t>(object.home)] += object.charged;
   ++counts_.reserved;
   ++counts_.objects;
 }
@@ -175,8 +196,7 @@ StoreGrant Store::reserve(StoreMember& member, const StoreRequest& request) {
   }
   if (grant.answer == wire::StoreAnswer::kTooMany || grant.answer == wire::StoreAnswer::kNoMemory) {
     reap();
-    std::lock_guard lock(mutex_);
-    grant.answer = admit(member, request);
+    admit_again(member, request, &grant);
   }
   if (grant.answer != wire::StoreAnswer::kOk) return grant;
   const bool gpu = request.place == wire::StorePlace::kGpu;
@@ -454,7 +474,8 @@ void Store::end_object(uint32_t slot, std::vector<StorePiece>* gone) {
   Object& object = objects_[slot];
   if (object.maker != nullptr) {
     --object.maker->made;
-    object.maker->made_bytes -= object.charged;
+    if (object.charged != 0)
+      object.maker->made_bytes[static_cast<size_t>(object.home)] -= object.charged;
   }
   const auto lose = [&](const StorePiece& piece) {
     if (piece.address == 0) return;

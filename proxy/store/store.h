@@ -79,9 +79,9 @@ struct StoreMember {
   Mapping pins;  // pin() is one of them
   uint32_t& pin(uint32_t slot) const { return reinterpret_cast<uint32_t*>(pins.data())[slot]; }
   // The store's lock:
-  uint32_t made = 0;         // by it, and alive
-  uint64_t made_bytes = 0;   // GPU memory of these
-  policies::WaitTime waits;  // of these for their consumers
+  uint32_t made = 0;                                     // by it, and alive
+  std::array<uint64_t, info::kMaxDevices> made_bytes{};  // GPU memory of these
+  policies::WaitTime waits;                              // of these for their consumers
 };
 
 struct StoreRequest {
@@ -91,13 +91,14 @@ struct StoreRequest {
   uint64_t bytes = 0;
   uint64_t ttl_ms = 0;
   uint32_t consumers = 0;
-  uint64_t most_bytes = ~uint64_t{0};  // of GPU memory that this client's objects may take
+  uint64_t most_bytes = ~uint64_t{0};  // of the GPU's memory that this client's objects may take
   // Name, group, dtype, ndim, shape, strides: checked. expires_ns: unless ttl_ms is given.
   abi::StoreBody body{};
 };
 
 struct StoreGrant {
   wire::StoreAnswer answer = wire::StoreAnswer::kOk;
+  bool own_limit = false;  // kNoMemory for the client's own limit: others' memory is of no use
   uint32_t slot = 0;
   uint64_t generation = 0;
   StorePiece piece;
@@ -144,7 +145,7 @@ class Store {
   void leave(const std::shared_ptr<StoreMember>& member);
   int index_fd() const { return index_.fd(); }
   int host_fd(uint32_t window) { return memory_.host_fd(window); }
-  // The member then holds one claim.
+  // The member then holds one claim. Within its own limit objects that it made make room.
   StoreGrant reserve(StoreMember& member, const StoreRequest& request);
   // Its maker has filled it, behind `written` (nullptr: it has). The maker's claim goes. False: it
   // is none of the member's, or sealed.
@@ -319,7 +320,9 @@ class Store {
   static Held* begin_copy(Object& object, int device);
   void publish(uint32_t slot, Held& copy);
   uint64_t host_room() const;
+  static uint64_t beyond_own(const StoreMember& member, const StoreRequest& request);
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
+  void admit_again(const StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void doom(uint32_t slot);
   void doom_if_consumed(uint32_t slot);
@@ -346,9 +349,10 @@ class Store {
   void keep_within(int gpu, uint64_t bytes);
   CUresult take(uint32_t window, int device, uint64_t bytes, StorePiece* piece);
   policies::StoredObject seen(uint32_t slot, int gpu) const;
-  std::vector<Candidate> candidates(int gpu, bool returning);
+  std::vector<Candidate> candidates(int gpu, bool returning, const StoreMember* of = nullptr);
   static std::vector<policies::StoredObject> as_seen(const std::vector<Candidate>& candidates);
-  bool leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why);
+  bool leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why,
+             const StoreMember* of = nullptr);
   bool bring_back(int gpu, uint64_t room);
   StorePiece lose_place(uint32_t slot, int gpu);
   uint64_t leave_one(const Candidate& one, int gpu, const char* why);

@@ -232,7 +232,8 @@ StorePiece Store::lose_place(uint32_t slot, int gpu) {
     index_.stay(slot, object.generation);
     return {};
   }
-  if (object.maker != nullptr) object.maker->made_bytes -= std::exchange(object.charged, 0);
+  if (object.maker != nullptr)
+    object.maker->made_bytes[static_cast<size_t>(gpu)] -= std::exchange(object.charged, 0);
   const StorePiece gone = std::exchange(object.piece, end(*heir));
   ++object.generation;
   ++object.moves;
@@ -314,13 +315,14 @@ policies::StoredObject Store::seen(uint32_t slot, int gpu) const {
   return seen;
 }
 
-// Objects that could leave the GPU, or come back to it.
-std::vector<Store::Candidate> Store::candidates(int gpu, bool returning) {
+// Objects that could leave the GPU, or come back to it; `of`: that it made.
+std::vector<Store::Candidate> Store::candidates(int gpu, bool returning, const StoreMember* of) {
   std::vector<Candidate> found;
   std::lock_guard lock(mutex_);
   for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
     Object& object = objects_[slot];
     if (object.state != abi::StoreState::kSealed || object.piece.lease != 0) continue;
+    if (of != nullptr && object.maker != of) continue;
     const bool here = object.piece.device == gpu || copy_on(object, gpu) != nullptr;
     if (here == returning || (returning && object.home != gpu) || !in_nobodys_hands(slot)) continue;
     Candidate& one = found.emplace_back(Candidate{slot, object.generation, seen(slot, gpu)});
@@ -353,10 +355,11 @@ uint64_t Store::leave_one(const Candidate& one, int gpu, const char* why) {
 }
 
 // `least_age_ns`: younger ones stay, for they are about to be taken. Whether memory became free.
-bool Store::leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why) {
+bool Store::leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why,
+                  const StoreMember* of) {
   if (!options_.moves) return false;
   std::lock_guard moving(moving_);
-  std::vector<Candidate> able = candidates(gpu, false);
+  std::vector<Candidate> able = candidates(gpu, false, of);
   const uint64_t now = now_ns();
   if (least_age_ns != 0)
     std::erase_if(able, [&](const auto& one) { return one.seen.used_ns + least_age_ns > now; });

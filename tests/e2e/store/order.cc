@@ -12,6 +12,8 @@
 //                     for its stream, or for so much memory
 //   busy MIB          allocates that much, which cannot move: a stream stands until stdin ends
 //   capture           releases on a stream that captures are refused
+//   quota MIB         two objects of that size, of which the program may have one at a time
+//   two MIB           an object of that size on one GPU, an allocation and an object on another one
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
@@ -371,6 +373,42 @@ void run_capture() {
   EXPECT(seen[0] == 7 && seen[kCopied - 1] == 7);
 }
 
+// `device`: CUDA's ordinal plus 1.
+int try_reserve(const char* name, uint64_t bytes, int device, tube_object* object) {
+  tube_spec spec{};
+  spec.name = name;
+  spec.bytes = bytes;
+  spec.place = TUBE_GPU;
+  spec.device = device;
+  return tube_reserve(&spec, object);
+}
+
+// The second one when nobody holds the first one, which can be elsewhere then.
+void run_quota(uint64_t bytes) {
+  tube_object first, second;
+  EXPECT(try_reserve("first", bytes, 1, &first) == TUBE_OK);
+  EXPECT(try_reserve("second", bytes, 1, &second) == TUBE_NO_MEMORY);
+  TUBE(tube_seal(&first, TUBE_NOW));
+  EXPECT(try_reserve("second", bytes, 1, &second) == TUBE_OK);
+}
+
+CUcontext context_of(int number) {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CU(cuDeviceGet(&device, number));
+  CU(cuDevicePrimaryCtxRetain(&context, device));
+  return context;
+}
+
+void run_two(uint64_t bytes) {
+  tube_object first, second;
+  EXPECT(try_reserve("first", bytes, 1, &first) == TUBE_OK);
+  CU(cuCtxSetCurrent(context_of(1)));
+  { const DeviceArray<unsigned char> array(bytes); }
+  CU(cuCtxSynchronize());
+  EXPECT(try_reserve("second", bytes, 2, &second) == TUBE_OK);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -386,6 +424,8 @@ int main(int argc, char** argv) {
   else if (scene == "lose") run_lose(name, argc > 3 ? std::stoull(argv[3]) << 20 : 0);
   else if (scene == "busy") run_hoard(std::stoull(name) << 20, true);
   else if (scene == "capture") run_capture();
+  else if (scene == "quota") run_quota(std::stoull(name) << 20);
+  else if (scene == "two") run_two(std::stoull(name) << 20);
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "room") run_room(std::stoull(name) << 20);

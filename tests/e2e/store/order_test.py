@@ -96,6 +96,18 @@ class OrderTest(StoreScenes):
         self.assertEqual(self.run_scene(proxy, "capture"), "equal\n", proxy.log_tail())
         self.wait_empty(proxy)
 
+    def test_a_program_s_own_limit_moves_nobody_else_s_memory(self):
+        proxy = self.proxy(memory="1G", TUBE_EVICT_HOST="1G")
+        hoard = self.started(proxy, "hoard", "84")
+        self.assertEqual(self.run_scene(proxy, "quota", "40", TUBE_MEMORY="64M"), "equal\n")
+        self.assertEqual(proxy.status()["evicted"]["evictions"], 0)
+        self.finish(proxy, hoard)
+
+    def test_a_program_s_own_limit_is_of_each_gpu(self):
+        two = {"TUBE_SIM_COUNT": "2"}
+        proxy = self.proxy(memory="1G", gpus="0,1", **two)
+        self.assertEqual(self.run_scene(proxy, "two", "40", TUBE_MEMORY="64M", **two), "equal\n")
+
     def test_copies_take_memory_by_everybody_s_rules(self):
         # What others can do without makes room, as for cuMemAlloc.
         proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G")
