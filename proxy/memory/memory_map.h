@@ -179,7 +179,8 @@ class MemoryMap {
   // go.
   std::vector<Movable> movable(uint64_t session, int device, uint64_t* stay = nullptr) const;
   // Those that are away and have to come back before the function works again. An idle block is
-  // away only if the client has just taken it: others without memory are withdrawn before.
+  // away only if the client has just taken it, or has yet to make its offer ready: others without
+  // memory are withdrawn before. In the latter case the pool may take it back at any moment.
   std::vector<Movable> away(uint64_t session, int device) const;
   // The memory behind the part goes back to the driver; `copies` have its bytes: one, or of a whole
   // block as many as it has parts afterwards. None: its host copy still has them, or it is a
@@ -188,7 +189,7 @@ class MemoryMap {
   bool send_away(const Movable& part, Copies copies);
   // Memory behind the part again, whose content the caller brings from host_copy().
   // CUDA_ERROR_OUT_OF_MEMORY: neither the driver nor, unless `beyond_limit`, the workflow's limit
-  // has room, and the part is as it was.
+  // has room, and the part is as it was. A block that is gone meanwhile needs nothing: success.
   CUresult bring_back(const Movable& part, bool beyond_limit);
   // nullptr: nobody needs its bytes. Until drop_host_copy().
   const HostCopy* host_copy(const Movable& part) const;
@@ -208,7 +209,8 @@ class MemoryMap {
   // thread.
   Backing back(BlockId block, CUresult* error);
   bool is_promised(BlockId block) const;
-  // A block that is away without bytes is promised again, instead of made. False: it is as it was.
+  // A block that is away without bytes is promised again, instead of made. False: it is as it was,
+  // or gone.
   bool promise_again(BlockId block);
   // Away or promised.
   bool lacks_memory(BlockId block) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/scope_guard.h"
 #include "policies/memory/eviction.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
@@ -110,14 +111,19 @@ bool MemoryMap::send_away(const Movable& part, Copies copies) {
   return true;
 }
 
+// An idle block may go back to the driver at any moment: its reference keeps it until it is whole.
 CUresult MemoryMap::bring_back(const Movable& part, bool beyond_limit) {
   BlockPlace place;
   {
     std::lock_guard lock(mutex_);
+    Block* block = live(part.block);
     const Part* own = live(part);
-    if (own == nullptr || !own->away) return CUDA_ERROR_INVALID_VALUE;
-    place = place_of(*live(part.block), part.part);
+    if (own == nullptr) return CUDA_SUCCESS;
+    if (!own->away) return CUDA_ERROR_INVALID_VALUE;
+    place = place_of(*block, part.part);
+    ++block->references;
   }
+  const ScopeGuard kept([&] { release(part.block); });
   const PromisedMemory::Making making(promised_, place.device, place.bytes);
   {
     std::lock_guard lock(mutex_);
@@ -221,12 +227,14 @@ bool MemoryMap::promise_again(BlockId id) {
   BlockPlace place;
   {
     std::lock_guard lock(mutex_);
-    const Block* block = live(id);
+    Block* block = live(id);
     if (block == nullptr || !block->parts.empty() || !block->whole.away ||
         block->whole.copy != nullptr)
       return false;
     place = block->place;
+    ++block->references;
   }
+  const ScopeGuard kept([&] { release(id); });
   const PromisedMemory::Making making(promised_, place.device, place.bytes);
   {
     std::lock_guard lock(mutex_);

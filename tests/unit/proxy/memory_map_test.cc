@@ -145,6 +145,34 @@ TEST_F(MemoryMapTest, WhatCannotBeMappedLeavesNothing) {
 }
 
 // Everything that can hold a reference, given up in every order.
+// As the pool does with one that is idle.
+TEST_F(MemoryMapTest, ABlockMayGoWhileItsMemoryComesBack) {
+  static MemoryMap* of = nullptr;
+  static BlockId going = BlockId::kNone;
+  static decltype(driver.cuMemCreate) create = nullptr;
+  of = &map;
+  create = driver.cuMemCreate;
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
+                          const CUmemAllocationProp* prop, unsigned long long flags) {
+    of->release(going);
+    return create(handle, bytes, prop, flags);
+  };
+  for (const CUresult answer : {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY}) {
+    going = BlockId::kNone;
+    const BlockId block = allocate().block;
+    const auto there = map.movable(1, 0);
+    ASSERT_EQ(there.size(), 1u);
+    ASSERT_TRUE(map.send_away(there[0], {}));
+    going = block;
+    test::fake().next_memory = answer;
+    EXPECT_EQ(map.bring_back(there[0], false), answer);
+    test::fake().next_memory = CUDA_SUCCESS;
+    expect_nothing_left();
+    EXPECT_EQ(map.bring_back(there[0], false), CUDA_SUCCESS);
+    EXPECT_FALSE(map.promise_again(block));
+  }
+}
+
 TEST_F(MemoryMapTest, NothingIsLeftInWhateverOrderItsHoldersGo) {
   const uint32_t other_window = take_window(window + 1);
   std::vector<int> order = {0, 1, 2, 3, 4};
