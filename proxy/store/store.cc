@@ -240,6 +240,9 @@ bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUeven
       object->ready = written == nullptr;
       object->used_ns = now_ns();
       ++object->touched;
+      // find_expired() may have passed it by while it was being filled.
+      if (object->body.expires_ns != 0)
+        next_expiry_ns_ = std::min(next_expiry_ns_, object->body.expires_ns);
       object->hidden = verifier_ != nullptr;
       if (!object->hidden) index_.seal(slot, generation, object->ready);
       ++counts_.sealed;

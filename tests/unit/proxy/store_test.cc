@@ -228,6 +228,18 @@ TEST_F(StoreTest, BytesWaitForTheWorkBehindWhichTheyWereSealed) {
   expect_empty_behind_clients();
 }
 
+TEST_F(StoreTest, ATimeToLiveCountsForWhatIsStillFilled) {
+  StoreRequest request;
+  request.bytes = 3 * kMiB;
+  request.body = body_of("a");
+  request.body.expires_ns = 1;  // long ago
+  const StoreGrant grant = clients[0]->reserve(request);
+  ASSERT_EQ(make(1, "b").answer, wire::StoreAnswer::kOk);  // behind a look at what is over
+  ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
+  EXPECT_EQ(make(1, "a").answer, wire::StoreAnswer::kOk);
+  expect_empty_behind_clients();
+}
+
 TEST_F(StoreTest, ConsumedObjectsGoAndTheirBlockServesTheNext) {
   const StoreGrant grant = make(0, "a", 3 * kMiB, 1);
   ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
