@@ -295,51 +295,6 @@ void Store::set_ready(uint32_t slot, uint64_t generation) {
   index_.set_ready(slot);
 }
 
-// Of the current context, in which it is recorded.
-CUevent Store::new_event() {
-  CUcontext context = nullptr;
-  if (driver_.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    std::vector<CUevent>& spare = spare_events_[context];
-    if (!spare.empty()) {
-      const CUevent event = spare.back();
-      spare.pop_back();
-      return event;
-    }
-  }
-  CUevent event = nullptr;
-  if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
-  std::lock_guard lock(mutex_);
-  event_contexts_[event] = context;
-  return event;
-}
-
-void Store::give(CUevent event) {
-  if (event != nullptr) spare_events_[event_contexts_.at(event)].push_back(event);
-}
-
-CUevent Store::event_for(uint32_t slot, uint64_t generation, const StoreStream& stream) {
-  if (stream.session != 0) {
-    std::lock_guard lock(mutex_);
-    Object* object = live(slot, generation);
-    if (object == nullptr) return nullptr;
-    ++object->touched;
-    for (const Use& use : object->uses) {
-      if (use.stream == stream) return use.event;
-    }
-    if (object->uses.size() >= limits::kStoreUses) return nullptr;
-  }
-  const CUevent event = new_event();
-  if (event == nullptr || stream.session == 0) return event;
-  std::lock_guard lock(mutex_);
-  if (Object* object = live(slot, generation); object != nullptr) {
-    object->uses.push_back({stream, event});
-    ++object->touched;
-  }
-  return event;
-}
-
 void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uint32_t claims,
                     uint32_t consumed) {
   bool over = false;
@@ -349,6 +304,9 @@ void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uin
     if (object == nullptr) return;
     object->claims -= std::min(object->claims, claims);
     object->used_ns = now_ns();
+    for (Use& use : object->uses) {
+      if (use.stream.session == member.session) use.recording = false;
+    }
     if (object->state == abi::StoreState::kReserved && object->maker == &member) {
       object->consumed += consumed;
       if (consumed == 0) {

@@ -276,6 +276,8 @@ class Store {
   struct Use {
     StoreStream stream;
     CUevent event;
+    uint64_t touched = 0;   // the object's, when the event was last handed out
+    bool recording = true;  // by its session, which then releases the object
   };
   struct Held {  // a copy
     StorePiece piece;
@@ -371,8 +373,11 @@ class Store {
 
   void reap();
   bool work_is_over(const Object& object) const;
+  // store_events.cc
   CUevent new_event();
   void give(CUevent event);
+  CUevent use_of(Object& object, const StoreStream& stream);
+  void forget_uses(uint32_t slot, uint64_t generation);
   void end_object(uint32_t slot, std::vector<StorePiece>* gone);
 
   const Driver& driver_;

@@ -184,7 +184,7 @@ void StoreClient::leave(bool idle) {
     const auto first = held_.begin();
     const auto [slot, held] = *first;
     drop(first);
-    if (idle && !held.kept) store_.release(*member_, slot, held.generation, held.claims, 0);
+    if (idle) store_.release(*member_, slot, held.generation, held.claims, 0);
   }
   store_.leave(std::exchange(member_, nullptr));
 }

@@ -61,7 +61,8 @@ class StoreClient {
   bool makes(uint32_t slot, uint64_t generation) const {
     return holds(slot, generation) && held_.at(slot).makes;
   }
-  // GPU work of the client on this object that nobody can wait for: it never ends.
+  // GPU work of the client on this object that nobody can wait for: as far as is known it ends with
+  // the client.
   void keep(uint32_t slot) { held_.at(slot).kept = true; }
   uint32_t count() const { return static_cast<uint32_t>(held_.size()); }
 

@@ -240,6 +240,41 @@ TEST_F(StoreTest, ATimeToLiveCountsForWhatIsStillFilled) {
   expect_empty_behind_clients();
 }
 
+TEST_F(StoreTest, UsesThatAreOverMakeRoomForOthers) {
+  const StoreGrant grant = make(0, "a");
+  ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
+  const StoreStream under_way{1, 1, 0};  // whose event is about to be recorded
+  const CUevent event = store->event_for(grant.slot, grant.generation, under_way);
+  for (uint64_t stream = 1; stream < 600; ++stream) {
+    shared::StoreSight sight;
+    bool look_again = false;
+    ASSERT_TRUE(find(1, "a", &sight) && index[1].pin(sight, &look_again));
+    ASSERT_TRUE(clients[1]->claim(grant.slot, grant.generation));
+    ASSERT_NE(store->event_for(grant.slot, grant.generation, {2, stream, 0}), nullptr) << stream;
+    ASSERT_TRUE(clients[1]->release(grant.slot, grant.generation, true));
+  }
+  EXPECT_EQ(store->event_for(grant.slot, grant.generation, under_way), event);
+  EXPECT_EQ(store->remove("a"), wire::StoreAnswer::kOk);
+  EXPECT_EQ(store->counts().objects, 0u);
+  expect_empty_behind_clients();
+}
+
+TEST_F(StoreTest, WorkThatNobodyCanWaitForKeepsAnObjectUntilItsClientIsIdle) {
+  const StoreGrant grant = make(0, "a");
+  ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
+  shared::StoreSight sight;
+  bool look_again = false;
+  ASSERT_TRUE(find(1, "a", &sight) && index[1].pin(sight, &look_again));
+  ASSERT_TRUE(clients[1]->claim(grant.slot, grant.generation));
+  clients[1]->keep(grant.slot);
+  ASSERT_TRUE(clients[1]->release(grant.slot, grant.generation, true));
+  EXPECT_EQ(store->remove("a"), wire::StoreAnswer::kOk);
+  EXPECT_EQ(store->counts().objects, 1u);
+  clients[1]->leave(true);
+  EXPECT_EQ(store->counts().objects, 0u);
+  expect_empty_behind_clients();
+}
+
 TEST_F(StoreTest, ConsumedObjectsGoAndTheirBlockServesTheNext) {
   const StoreGrant grant = make(0, "a", 3 * kMiB, 1);
   ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
