@@ -314,6 +314,18 @@ CUresult copy_now(Session& session, const StreamOp& op, Making& making, bool* in
   return made;
 }
 
+// Between two GPUs, which need not reach each other, the driver has to be told whose the memory is.
+CUresult copy_on(Session& session, const Store::Copy& copy, CUstream stream) {
+  const int to = copy.piece.device, from = copy.from.device;
+  if (to < 0 || from < 0)
+    return session.driver().cuMemcpyAsync(copy.piece.address, copy.from.address, copy.bytes,
+                                          stream);
+  const MemoryMap& memory = session.shared().memory;
+  return session.driver().cuMemcpyPeerAsync(
+      copy.piece.address, memory.context(static_cast<uint32_t>(to)), copy.from.address,
+      memory.context(static_cast<uint32_t>(from)), copy.bytes, stream);
+}
+
 // Of bytes whose maker's stream is not there yet, which may take as long as that likes: no lane,
 // and no other copy behind it. CUDA_ERROR_NOT_READY: too many are waited for.
 CUresult copy_later(Session& session, CUevent written, Making& making) {
@@ -322,9 +334,7 @@ CUresult copy_later(Session& session, CUevent written, Making& making) {
   if (stream == nullptr) return CUDA_ERROR_NOT_READY;
   const ScopeGuard done([&] { streams.done(making.gpu, stream); });
   CUresult error = session.driver().cuStreamWaitEvent(stream, written, 0);
-  if (error == CUDA_SUCCESS)
-    error = session.driver().cuMemcpyAsync(making.copy.piece.address, making.copy.from.address,
-                                           making.copy.bytes, stream);
+  if (error == CUDA_SUCCESS) error = copy_on(session, making.copy, stream);
   if (error != CUDA_SUCCESS) return error;
   error = copy_is_made(session, making, stream);
   if (error != CUDA_SUCCESS) (void)session.driver().cuStreamSynchronize(stream);

@@ -14,6 +14,7 @@
 //   capture           releases on a stream that captures are refused
 //   quota MIB         two objects of that size, of which the program may have one at a time
 //   two MIB           an object of that size on one GPU, an allocation and an object on another one
+//   far               takes an object on another GPU before it is written
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
@@ -409,6 +410,24 @@ void run_two(uint64_t bytes) {
   EXPECT(try_reserve("second", bytes, 2, &second) == TUBE_OK);
 }
 
+void run_far() {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  gate.hold(maker);
+  tube_object x = reserve("x", kCopied);
+  CU(cuMemsetD8Async(address(x), 7, kCopied, maker));
+  TUBE(tube_seal(&x, maker));
+  CU(cuCtxSetCurrent(context_of(1)));
+  const CUstream there = new_stream(CU_STREAM_NON_BLOCKING);
+  TUBE(tube_get("x", TUBE_GPU, there, &x));
+  gate.open();
+  unsigned char last = 0;
+  CU(cuMemcpyDtoHAsync(&last, address(x) + kCopied - 1, 1, there));
+  CU(cuStreamSynchronize(there));
+  EXPECT(last == 7);
+  TUBE(tube_release(&x, there));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -426,6 +445,7 @@ int main(int argc, char** argv) {
   else if (scene == "capture") run_capture();
   else if (scene == "quota") run_quota(std::stoull(name) << 20);
   else if (scene == "two") run_two(std::stoull(name) << 20);
+  else if (scene == "far") run_far();
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "room") run_room(std::stoull(name) << 20);

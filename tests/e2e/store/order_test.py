@@ -108,6 +108,12 @@ class OrderTest(StoreScenes):
         proxy = self.proxy(memory="1G", gpus="0,1", **two)
         self.assertEqual(self.run_scene(proxy, "two", "40", TUBE_MEMORY="64M", **two), "equal\n")
 
+    def test_a_copy_for_a_gpu_that_does_not_reach_the_object(self):
+        for topology in ("4xa10", "hgx-h200"):
+            two = {"TUBE_SIM_COUNT": "2", "TUBE_SIM_TOPOLOGY": topology}
+            proxy = self.proxy(gpus="0,1", **two)
+            self.assertEqual(self.run_scene(proxy, "far", **two), "equal\n", proxy.log_tail())
+
     def test_copies_take_memory_by_everybody_s_rules(self):
         # What others can do without makes room, as for cuMemAlloc.
         proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G")
