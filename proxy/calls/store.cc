@@ -76,13 +76,13 @@ CUresult send(Session& session, int fd, uint64_t* token) {
 // An event of the store's behind what the record's stream has, and what that waits for by the rules
 // of the legacy stream, as an event of the client's would be; *made nullptr: there is none.
 CUresult record_behind(Session& session, uint64_t untrusted_stream, uint32_t slot,
-                       uint64_t generation, bool of_stream, CUevent* made) {
+                       uint64_t generation, bool of_stream, CUevent* made, StoreStream* stream) {
   *made = nullptr;
   const StreamOp op = session.stream_op(untrusted_stream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  StoreStream stream;
-  if (of_stream) stream = {session.client().id, untrusted_stream, op.state->context};
-  const CUevent event = session.store()->store().event_for(slot, generation, stream);
+  *stream = {session.client().id, untrusted_stream, op.state->context};
+  const CUevent event =
+      session.store()->store().event_for(slot, generation, of_stream ? *stream : StoreStream{});
   if (event == nullptr) return CUDA_SUCCESS;
   const CUresult error = session.driver().cuEventRecord(event, op.stream);
   if (error == CUDA_SUCCESS) *made = event;
@@ -173,15 +173,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreSealBehind>& call
   if (!client->makes(call->slot, call->generation))
     return believe(session, false, "it sealed an object that is not its own");
   CUevent written = nullptr;
+  StoreStream on;
   const CUresult error =
-      record_behind(session, call->stream, call->slot, call->generation, false, &written);
+      record_behind(session, call->stream, call->slot, call->generation, false, &written, &on);
   go_on_behind_seal(session, call->slot);
   // Without an event nobody could tell when the bytes are there: the object is given up.
   if (error != CUDA_SUCCESS || written == nullptr) {
     client->give_up(call->slot, call->generation);
     return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return believe(session, client->seal(call->slot, call->generation, written),
+  return believe(session, client->seal(call->slot, call->generation, written, on),
                  "it sealed an object twice");
 }
 
@@ -243,8 +244,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreReleaseBehind>& c
   if (!client->holds(call->slot, call->generation))
     return believe(session, false, "it released an object that it does not hold");
   CUevent behind = nullptr;
+  StoreStream on;
   const CUresult error =
-      record_behind(session, call->stream, call->slot, call->generation, true, &behind);
+      record_behind(session, call->stream, call->slot, call->generation, true, &behind, &on);
   if (behind == nullptr) client->keep(call->slot);
   (void)client->release(call->slot, call->generation, call->last != 0);
   return error;
@@ -330,7 +332,7 @@ CUresult copy_on(Session& session, const Store::Copy& copy, CUstream stream) {
 // and no other copy behind it. CUDA_ERROR_NOT_READY: too many are waited for.
 CUresult copy_later(Session& session, CUevent written, Making& making) {
   StoreStreams& streams = session.store()->store().streams();
-  const CUstream stream = streams.of_one(making.gpu);
+  const CUstream stream = streams.of_seal(making.gpu, making.copy.sealed);
   if (stream == nullptr) return CUDA_ERROR_NOT_READY;
   const ScopeGuard done([&] { streams.done(making.gpu, stream); });
   CUresult error = session.driver().cuStreamWaitEvent(stream, written, 0);

@@ -230,7 +230,8 @@ void Store::tell() {
   if (waiting_.load() != 0) index_.wake();
 }
 
-bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written) {
+bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written,
+                 const StoreStream& on) {
   {
     std::lock_guard lock(mutex_);
     Object* object = live(slot, generation);
@@ -245,7 +246,7 @@ bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUeven
         next_expiry_ns_ = std::min(next_expiry_ns_, object->body.expires_ns);
       object->hidden = verifier_ != nullptr;
       if (!object->hidden) index_.seal(slot, generation, object->ready);
-      ++counts_.sealed;
+      object->sealed = {on, ++counts_.sealed};
       tell();
     } else if (object->state != abi::StoreState::kDoomed) {
       return false;

@@ -117,13 +117,6 @@ struct StorePlaceOf {
   uint32_t copies_count = 0;
 };
 
-// A stream of a client, for as long as that is the same stream.
-struct StoreStream {
-  uint64_t session = 0, id = 0;
-  uint32_t context = 0;
-  bool operator==(const StoreStream&) const = default;
-};
-
 class Store {
  public:
   Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes);
@@ -147,9 +140,10 @@ class Store {
   int host_fd(uint32_t window) { return memory_.host_fd(window); }
   // The member then holds one claim. Within its own limit objects that it made make room.
   StoreGrant reserve(StoreMember& member, const StoreRequest& request);
-  // Its maker has filled it, behind `written` (nullptr: it has). The maker's claim goes. False: it
-  // is none of the member's, or sealed.
-  bool seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written);
+  // Its maker has filled it, behind `written` on that stream of its own (nullptr: it has). The
+  // maker's claim goes. False: it is none of the member's, or sealed.
+  bool seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written,
+            const StoreStream& on = {});
   // False: the object is gone, which a client that pinned it does not see. Its maker may have it
   // before the seal has come by here.
   bool claim(const StoreMember& member, uint32_t slot, uint64_t generation, StorePlaceOf* place);
@@ -165,6 +159,7 @@ class Store {
     StorePiece from;   // the object's own
     uint64_t bytes = 0;
     CUevent written = nullptr;  // nullptr: the copy is there
+    SealedOn sealed;            // the object
   };
   // `most_bytes`: of GPU memory, that the caller's copies may have each.
   Copy copy_in(uint32_t slot, uint64_t generation, int device, uint64_t most_bytes);
@@ -297,6 +292,7 @@ class Store {
     uint32_t loans = 0;  // of these: other workflows'
     uint32_t consumers = 0, consumed = 0;
     CUevent written = nullptr;
+    SealedOn sealed;
     bool ready = false;
     std::array<Held, abi::kStoreOthers> copies;
     bool reaping = false;  // somebody asks the driver about it

@@ -93,9 +93,10 @@ void StoreClient::drop(std::map<uint32_t, Held>::iterator held) {
   held_.erase(held);
 }
 
-bool StoreClient::seal(uint32_t slot, uint64_t generation, CUevent written) {
+bool StoreClient::seal(uint32_t slot, uint64_t generation, CUevent written, const StoreStream& on) {
   const auto found = held_.find(slot);
-  if (!makes(slot, generation) || !store_.seal(*member_, slot, generation, written)) return false;
+  if (!makes(slot, generation) || !store_.seal(*member_, slot, generation, written, on))
+    return false;
   found->second.makes = false;
   if (--found->second.claims == 0) drop(found);
   store_.release(*member_, slot, generation, 1, 0);

@@ -36,8 +36,10 @@ class StoreClient {
 
   // `request`: checked, but for what is this client's: session and window.
   StoreGrant reserve(StoreRequest request);
-  // `written`: recorded behind the maker's work, the store's from now on; nullptr: no need.
-  [[nodiscard]] bool seal(uint32_t slot, uint64_t generation, CUevent written);
+  // `written`: recorded behind the maker's work on that stream, the store's from now on; nullptr:
+  // no need.
+  [[nodiscard]] bool seal(uint32_t slot, uint64_t generation, CUevent written,
+                          const StoreStream& on = {});
   // An object that the client makes, unsealed.
   void give_up(uint32_t slot, uint64_t generation);
   [[nodiscard]] bool claim(uint32_t slot, uint64_t generation);

@@ -77,6 +77,7 @@ Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device, uint6
     }
     copy.from = object->piece;
     copy.bytes = object->body.bytes;
+    copy.sealed = object->sealed;
     if (const Held* there = copy_on(*object, device)) {
       if (there->making) copy.answer = wire::StoreAnswer::kBusy;
       copy.piece = there->piece;

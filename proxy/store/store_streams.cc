@@ -29,23 +29,37 @@ CUstream StoreStreams::of_all(int gpu) {
   return shared;
 }
 
-CUstream StoreStreams::of_one(int gpu) {
+// At the limit also one that waits for a later seal of the same stream: that is better than to wait
+// for nobody knows whom. mutex_ is held.
+StoreStreams::Own* StoreStreams::find(Gpu& here, const SealedOn& sealed) {
+  const auto first = [&](const auto& fits) -> Own* {
+    const auto found = std::find_if(here.own.begin(), here.own.end(),
+                                    [&](const Own& own) { return !own.taken && fits(own); });
+    return found == here.own.end() ? nullptr : &*found;
+  };
+  const auto same = [&](const Own& own) { return own.last.stream == sealed.stream; };
+  Own* found = first([&](const Own& own) { return same(own) && own.last.number <= sealed.number; });
+  if (found == nullptr)
+    found =
+        first([&](const Own& own) { return driver_.cuStreamQuery(own.stream) == CUDA_SUCCESS; });
+  return found == nullptr && here.own.size() >= kMost ? first(same) : found;
+}
+
+CUstream StoreStreams::of_seal(int gpu, const SealedOn& sealed) {
   Gpu& here = gpus_[static_cast<size_t>(gpu)];
   {
     std::lock_guard lock(mutex_);
-    const auto idle = std::find_if(here.own.begin(), here.own.end(), [&](const Own& own) {
-      return !own.taken && driver_.cuStreamQuery(own.stream) == CUDA_SUCCESS;
-    });
-    if (idle != here.own.end()) {
-      idle->taken = true;
-      return idle->stream;
+    if (Own* own = find(here, sealed); own != nullptr) {
+      own->taken = true;
+      if (own->last.stream != sealed.stream || own->last.number < sealed.number) own->last = sealed;
+      return own->stream;
     }
     if (here.own.size() >= kMost) return nullptr;
   }
   const CUstream made = make();
   if (made == nullptr) return nullptr;
   std::lock_guard lock(mutex_);
-  here.own.push_back({made, true});
+  here.own.push_back({made, true, sealed});
   return made;
 }
 

@@ -15,6 +15,7 @@
 //   quota MIB         two objects of that size, of which the program may have one at a time
 //   two MIB           an object of that size on one GPU, an allocation and an object on another one
 //   far               takes an object on another GPU before it is written
+//   queues N          N copies of objects that one stream writes, which stands until stdin ends
 //   renew NAME N      N times: a new object of that name, with its number; says so, and waits for a
 //                     line
 //   follow NAME N     waits for a line, takes the object, which it keeps until the next one, and
@@ -428,6 +429,22 @@ void run_far() {
   TUBE(tube_release(&x, there));
 }
 
+void run_queues(int count) {
+  const CUstream maker = new_stream(CU_STREAM_NON_BLOCKING),
+                 first = new_stream(CU_STREAM_NON_BLOCKING);
+  Gate gate;
+  gate.hold(maker);
+  std::vector<tube_object> taken(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) put_on_host(std::to_string(i).c_str(), maker);
+  for (int i = 0; i < count; ++i)
+    TUBE(tube_get(std::to_string(i).c_str(), TUBE_GPU, first, &taken[static_cast<size_t>(i)]));
+  printf("here\n");
+  fflush(stdout);
+  until_told();
+  gate.open();
+  CU(cuStreamSynchronize(first));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -446,6 +463,7 @@ int main(int argc, char** argv) {
   else if (scene == "quota") run_quota(std::stoull(name) << 20);
   else if (scene == "two") run_two(std::stoull(name) << 20);
   else if (scene == "far") run_far();
+  else if (scene == "queues") run_queues(atoi(name));
   else if (scene == "renew") run_renew(name, atoi(argv[3]));
   else if (scene == "follow") run_follow(name, atoi(argv[3]));
   else if (scene == "room") run_room(std::stoull(name) << 20);

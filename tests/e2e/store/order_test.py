@@ -114,6 +114,12 @@ class OrderTest(StoreScenes):
             proxy = self.proxy(gpus="0,1", **two)
             self.assertEqual(self.run_scene(proxy, "far", **two), "equal\n", proxy.log_tail())
 
+    def test_copies_that_wait_leave_queues_for_others(self):
+        proxy = self.proxy(TUBE_SIM_QUEUES="32")
+        stands = self.started(proxy, "queues", 40)
+        self.run_scene(proxy, "hoard", 4)
+        self.finish(proxy, stands)
+
     def test_copies_take_memory_by_everybody_s_rules(self):
         # What others can do without makes room, as for cuMemAlloc.
         proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G")

@@ -275,6 +275,28 @@ TEST_F(StoreTest, WorkThatNobodyCanWaitForKeepsAnObjectUntilItsClientIsIdle) {
   expect_empty_behind_clients();
 }
 
+TEST_F(StoreTest, CopiesBehindOneStreamOfAMakerShareAStream) {
+  StoreStreams& streams = store->streams();
+  test::fake().stream_busy = true;
+  const auto of = [&](uint64_t session, uint64_t number) {
+    const CUstream stream = streams.of_seal(0, {{session, 1, 0}, number});
+    if (stream != nullptr) streams.done(0, stream);
+    return stream;
+  };
+  const CUstream first = of(1, 10);
+  EXPECT_EQ(of(1, 11), first);
+  EXPECT_EQ(of(1, 12), first);
+  // What was sealed before does not wait for what comes behind it.
+  EXPECT_NE(of(1, 9), first);
+  for (uint64_t session = 2; session < 16; ++session) EXPECT_NE(of(session, 20), nullptr);
+  EXPECT_EQ(of(16, 20), nullptr);
+  EXPECT_NE(of(1, 8), nullptr);  // but at the limit
+  test::fake().stream_busy = false;
+  EXPECT_NE(of(16, 20), nullptr);
+  expect_empty_behind_clients();
+  EXPECT_EQ(test::fake().live_streams, 0);
+}
+
 TEST_F(StoreTest, ConsumedObjectsGoAndTheirBlockServesTheNext) {
   const StoreGrant grant = make(0, "a", 3 * kMiB, 1);
   ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
