@@ -108,6 +108,14 @@ void go_on_behind_seal(Session& session, uint32_t slot) {
   session.behind_seals().erase(begin, end);
 }
 
+// Memory for an object. Others' memory moves to the host only for one that can move, too: they
+// could never come back.
+template <class Take>
+void take_room(Session& session, uint32_t gpu, uint64_t bytes, Take take) {
+  if (session.store()->store().moves()) (void)session.take_memory(gpu, bytes, take);
+  else (void)session.take_memory_at_last(gpu, bytes, take);
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreOpen>&,
@@ -148,7 +156,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreReserve>& call,
     return others ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   };
   if (request.place == wire::StorePlace::kGpu && request.bytes <= request.most_bytes)
-    (void)session.take_memory(request.gpu, request.bytes, take);
+    take_room(session, request.gpu, request.bytes, take);
   else (void)take();
   reply->answer = static_cast<uint32_t>(grant.answer);
   reply->slot = grant.slot;
@@ -354,7 +362,7 @@ Store::Copy place_copy(Session& session, uint32_t slot, uint64_t generation, int
   };
   if (take() != CUDA_SUCCESS && device >= 0 && copy.bytes <= most &&
       session.contexts().make_current(gpu) == CUDA_SUCCESS)
-    (void)session.take_memory(gpu, copy.bytes, take);
+    take_room(session, gpu, copy.bytes, take);
   return copy;
 }
 

@@ -191,6 +191,7 @@ class Store {
   void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
 
   // ---- moving (store_moves.cc); the GPU's context is current
+  bool moves() const { return options_.moves; }
   // Memory is short, `take` found none. What the store holds without need goes back to the driver,
   // then objects move elsewhere, until about `bytes` are free, and it is asked again; at last once
   // when nothing here can go. Waits for bytes that move and for memory that others give back.

@@ -126,6 +126,11 @@ class OrderTest(StoreScenes):
         hoard = self.started(proxy, "hoard", "84")
         self.assertEqual(self.run_scene(proxy, "room", "64"), "0\nequal\n", proxy.log_tail())
         self.finish(proxy, hoard)
+        # Nobody leaves for what cannot leave again.
+        proxy = self.proxy(memory="128M", TUBE_EVICT_HOST="1G", TUBE_STORE_POLICY="off")
+        hoard = self.started(proxy, "hoard", "84")
+        self.assertEqual(self.run_scene(proxy, "room", "64"), "4\nequal\n", proxy.log_tail())
+        self.finish(proxy, hoard)
         # The function's own limit.
         proxy = self.proxy(memory="1G")
         self.assertEqual(self.run_scene(proxy, "room", "64", TUBE_MEMORY="32M"), "4\nequal\n")
