@@ -58,6 +58,7 @@
 #include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
 #include "proxy/session/work_look.h"
+#include "proxy/store/lost_seals.h"
 #include "proxy/store/store_client.h"
 #include "proxy/waits/external_waits.h"
 #include "proxy/waits/own_waits.h"
@@ -583,8 +584,7 @@ class Session {
   bool torn_down_ = false;
   std::mutex passing_;  // before the store's: let_waits_pass() and the members below
   bool tearing_down_ = false;
-  uint64_t lose_ns_ = 0;  // when nobody gets any more what the client has not written
-  bool unwritten_is_lost();
+  LostSeals lost_seals_;
 };
 
 }  // namespace tube::proxy

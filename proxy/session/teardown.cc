@@ -200,19 +200,9 @@ void Session::release_waiters() {
 void Session::let_waits_pass() {
   std::lock_guard lock(passing_);
   if (tearing_down_ || !executing_.load(std::memory_order_relaxed)) return;
-  if (!unwritten_is_lost()) return;
+  if (shared_.store != nullptr && !lost_seals_.step(*shared_.store, client_.id)) return;
   release_waiters();
   waits_.pass();
-}
-
-// StoreClient::lose_unwritten() of a session that is in the driver: whoever lets its waits pass
-// comes again. False: what it has sealed has its moment still.
-bool Session::unwritten_is_lost() {
-  if (shared_.store == nullptr) return true;
-  const uint64_t now = now_ns();
-  if (lose_ns_ == 0) lose_ns_ = now + uint64_t{limits::kUnwrittenMs} * 1'000'000;
-  const bool lose = now >= lose_ns_;
-  return shared_.store->unwritten(client_.id, lose) == 0 || lose;
 }
 
 void Session::remember_wait(PendingWait wait) {

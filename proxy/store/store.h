@@ -187,6 +187,10 @@ class Store {
   // What the client has sealed behind work that has not ended. `lose`: then nobody gets it any
   // more. How many there are. Any thread, whatever context is current.
   uint32_t unwritten(uint64_t session, bool lose);
+  // Whether the client has sealed something that nobody has seen written yet, and: nobody gets that
+  // any more. Without the driver, so it may be written by now. Any thread.
+  bool has_unseen(uint64_t session) { return !unseen(session).empty(); }
+  void lose_unseen(uint64_t session) { lose(unseen(session)); }
   // Clients that sleep for news: a change then wakes them.
   void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
 
@@ -275,6 +279,11 @@ class Store {
     uint64_t touched = 0;   // the object's, when the event was last handed out
     bool recording = true;  // by its session, which then releases the object
   };
+  struct Unseen {  // sealed, and nobody has seen it written
+    uint32_t slot;
+    uint64_t generation;
+    CUevent written;
+  };
   struct Held {  // a copy
     StorePiece piece;
     CUevent written = nullptr;
@@ -318,6 +327,8 @@ class Store {
   static Held* copy_on(Object& object, int device);
   static Held* begin_copy(Object& object, int device);
   void publish(uint32_t slot, Held& copy);
+  std::vector<Unseen> unseen(uint64_t session);
+  void lose(const std::vector<Unseen>& objects);
   uint64_t host_room() const;
   static uint64_t beyond_own(const StoreMember& member, const StoreRequest& request);
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;

@@ -425,40 +425,39 @@ void Store::keep_within(int gpu, uint64_t bytes) {
 
 // ---- a maker that was killed --------------------------------------------------------------------
 
-// Of those that are lost the bytes stay as long as somebody has them.
-uint32_t Store::unwritten(uint64_t session, bool lose) {
-  struct Asked {
-    uint32_t slot;
-    uint64_t generation;
-    CUevent written;
-  };
-  std::vector<Asked> asked;
-  {
-    std::lock_guard lock(mutex_);
-    for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
-      const Object& object = objects_[slot];
-      const bool its = object.maker != nullptr && object.maker->session == session;
-      if (object.state == abi::StoreState::kSealed && its && !object.ready &&
-          object.written != nullptr)
-        asked.push_back({slot, object.generation, object.written});
-    }
+std::vector<Store::Unseen> Store::unseen(uint64_t session) {
+  std::vector<Unseen> found;
+  std::lock_guard lock(mutex_);
+  for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
+    const Object& object = objects_[slot];
+    const bool its = object.maker != nullptr && object.maker->session == session;
+    if (object.state == abi::StoreState::kSealed && its && !object.ready &&
+        object.written != nullptr)
+      found.push_back({slot, object.generation, object.written});
   }
-  if (asked.empty()) return 0;
+  return found;
+}
+
+// The bytes stay as long as somebody has them.
+void Store::lose(const std::vector<Unseen>& objects) {
+  std::lock_guard lock(mutex_);
+  for (const Unseen& one : objects) {
+    const Object* object = live(one.slot, one.generation);
+    if (object == nullptr || object->state != abi::StoreState::kSealed) continue;
+    ++counts_.aborted;
+    doom(one.slot);
+  }
+}
+
+uint32_t Store::unwritten(uint64_t session, bool lose_them) {
+  std::vector<Unseen> found = unseen(session);
+  if (found.empty()) return 0;
   const CurrentContext current(driver_, map_.context(0));
-  std::erase_if(asked, [this](const Asked& one) {
+  std::erase_if(found, [this](const Unseen& one) {
     return driver_.cuEventQuery(one.written) != CUDA_ERROR_NOT_READY;
   });
-  if (!lose || asked.empty()) return static_cast<uint32_t>(asked.size());
-  {
-    std::lock_guard lock(mutex_);
-    for (const Asked& one : asked) {
-      const Object* object = live(one.slot, one.generation);
-      if (object == nullptr || object->state != abi::StoreState::kSealed) continue;
-      ++counts_.aborted;
-      doom(one.slot);
-    }
-  }
-  return static_cast<uint32_t>(asked.size());
+  if (lose_them) lose(found);
+  return static_cast<uint32_t>(found.size());
 }
 
 // ---- the mover ---------------------------------------------------------------------------------
