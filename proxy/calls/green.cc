@@ -6,6 +6,7 @@
 // that it may read. A green context is a context share (session.h) with a driver context of its
 // own, which is current while records of the share are executed.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
@@ -20,9 +21,15 @@ namespace {
 
 constexpr uint32_t kMaxGroups = 256;
 
-// The resource's number; 0 at the limit.
+// The resource's number; 0 at the limit. A server that divides its GPU for each request asks for
+// the same parts again and again.
 uint64_t keep_resource(Session& session, const CUdevResource& resource) {
   std::vector<CUdevResource>& kept = session.dev_resources().resources;
+  const auto bytes_of = [](const CUdevResource& r) { return std::as_bytes(std::span(&r, 1)); };
+  const auto equal = std::find_if(kept.begin(), kept.end(), [&](const CUdevResource& known) {
+    return std::ranges::equal(bytes_of(known), bytes_of(resource));
+  });
+  if (equal != kept.end()) return static_cast<uint64_t>(equal - kept.begin()) + 1;
   if (kept.size() >= limits::kDevResources) return 0;
   kept.push_back(resource);
   return kept.size();
@@ -96,8 +103,15 @@ CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& call,
                 Reply<wire::tubeResourceDescription>& reply) {
   const auto numbers = call.array<uint64_t>(call->resources);
-  std::vector<CUdevResourceDesc>& kept = session.dev_resources().descriptions;
+  std::vector<DevResources::Description>& kept = session.dev_resources().descriptions;
   if (numbers.size() > kMaxGroups) return CUDA_ERROR_INVALID_VALUE;
+  const auto equal = std::find_if(kept.begin(), kept.end(), [&](const auto& known) {
+    return std::ranges::equal(known.resources, numbers);
+  });
+  if (equal != kept.end()) {
+    reply->description = static_cast<uint64_t>(equal - kept.begin()) + 1;
+    return CUDA_SUCCESS;
+  }
   if (kept.size() >= limits::kDevResources) return CUDA_ERROR_OUT_OF_MEMORY;
   std::vector<CUdevResource> resources;
   for (uint64_t number : numbers) {
@@ -109,7 +123,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& 
   CUresult error = session.driver().cuDevResourceGenerateDesc(
       &description, resources.data(), static_cast<unsigned int>(resources.size()));
   if (error != CUDA_SUCCESS) return error;
-  kept.push_back(description);
+  kept.push_back({{numbers.begin(), numbers.end()}, description});
   reply->description = kept.size();
   return CUDA_SUCCESS;
 }
@@ -117,10 +131,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& 
 CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& call,
                 Reply<wire::tubeGreenContextCreate>&) {
   const Driver& driver = session.driver();
-  const std::vector<CUdevResourceDesc>& kept = session.dev_resources().descriptions;
+  const std::vector<DevResources::Description>& kept = session.dev_resources().descriptions;
   if (call->description > kept.size()) return CUDA_ERROR_INVALID_VALUE;
   const CUdevResourceDesc description =
-      call->description == 0 ? nullptr : kept[call->description - 1];
+      call->description == 0 ? nullptr : kept[call->description - 1].handle;
   if (CUresult error = session.contexts().create(call->number, call->device, 0);
       error != CUDA_SUCCESS)
     return error;

@@ -129,10 +129,14 @@ struct Shared {
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
-// client names them by number.
+// client names them by number. No call destroys one, so equal ones are kept once.
 struct DevResources {
+  struct Description {
+    std::vector<uint64_t> resources;  // their numbers
+    CUdevResourceDesc handle = nullptr;
+  };
   std::vector<CUdevResource> resources;
-  std::vector<CUdevResourceDesc> descriptions;
+  std::vector<Description> descriptions;
 };
 
 template <class T>

@@ -1,10 +1,11 @@
 // Green contexts: parts of a device's SMs, and contexts that run on such a part.
 //
 // A part is a run of SMs of one device, named in CUdevResource's inner bytes together with where it
-// came from. The arithmetic is the documented one: groups of the asked size rounded up to the
-// alignment, as many as fit, the rest remaining. A green context is a context beside the device's
-// primary one, with streams and modules of its own but the primary's memory, printf buffer and
-// peers (base_context). Where kernels take time (block_order.h), they run on the part's SMs alone.
+// came from; equal splits give equal bytes. The arithmetic is the documented one: groups of the
+// asked size rounded up to the alignment, as many as fit, the rest remaining. A green context is a
+// context beside the device's primary one, with streams and modules of its own but the primary's
+// memory, printf buffer and peers (base_context). Where kernels take time (block_order.h), they run
+// on the part's SMs alone.
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +30,6 @@ struct Inner {
   uint32_t device;
   Origin origin;
   uint32_t first;  // SM
-  uint64_t split;  // which call made it
 };
 constexpr uint32_t kMagic = 0x534d5253;
 static_assert(sizeof(Inner) <= sizeof(CUdevResource::_internal_padding));
@@ -51,12 +51,11 @@ uint32_t granularity(const Device& device, bool ignore_coscheduling) {
   return device.spec.sm >= 80 && !ignore_coscheduling ? 4 : 2;
 }
 
-CUdevResource make_resource(const Device& device, Origin origin, uint32_t first, uint32_t count,
-                            uint64_t split) {
+CUdevResource make_resource(const Device& device, Origin origin, uint32_t first, uint32_t count) {
   CUdevResource r;
   std::memset(&r, 0, sizeof r);
   r.type = CU_DEV_RESOURCE_TYPE_SM;
-  const Inner inner{kMagic, static_cast<uint32_t>(device.ordinal), origin, first, split};
+  const Inner inner{kMagic, static_cast<uint32_t>(device.ordinal), origin, first};
   std::memcpy(r._internal_padding + 4, &inner, sizeof inner);
   r.sm.smCount = count;
   r.sm.minSmPartitionSize = r.sm.smCoscheduledAlignment = granularity(device, false);
@@ -64,7 +63,7 @@ CUdevResource make_resource(const Device& device, Origin origin, uint32_t first,
 }
 
 CUdevResource whole(const Device& device) {
-  return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count), 0);
+  return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count));
 }
 
 CUresult check_type(const CUdevResource* out, CUdevResourceType type) {
@@ -158,16 +157,14 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int
     return CUDA_SUCCESS;
   }
   groups = std::min(groups, *nbGroups);
-  const uint64_t split = s.new_id();
   for (uint32_t i = 0; i < groups; ++i)
-    result[i] = make_resource(device, Origin::kGroup, inner.first + i * size, size, split);
+    result[i] = make_resource(device, Origin::kGroup, inner.first + i * size, size);
   *nbGroups = groups;
   if (remaining == nullptr) return CUDA_SUCCESS;
   std::memset(remaining, 0, sizeof *remaining);
   const uint32_t rest = count - groups * size;
   if (rest != 0)
-    *remaining =
-        make_resource(device, Origin::kRemaining, inner.first + groups * size, rest, split);
+    *remaining = make_resource(device, Origin::kRemaining, inner.first + groups * size, rest);
   return CUDA_SUCCESS;
 }
 
@@ -192,7 +189,7 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResou
   description->device = first.device;
   // Split again, it counts as whole: a green context's resource may be.
   description->resource = make_resource(*device_at(static_cast<CUdevice>(first.device)),
-                                        Origin::kWhole, first.first, count, 0);
+                                        Origin::kWhole, first.first, count);
   s.live.emplace(description, Kind::kResourceDescription);
   *phDesc = reinterpret_cast<CUdevResourceDesc>(description);
   return CUDA_SUCCESS;

@@ -475,3 +475,26 @@ CASE(green_context_without_the_primary_one_retained) {
   SHOW(cuDevicePrimaryCtxGetState(0, &flags, &active));
   printf("%d\n", active);
 }
+
+// A server that divides its GPU for each request: what is asked for again is not used up.
+CASE(parts_again_and_again) {
+  Sms s;
+  CUresult result = CUDA_SUCCESS;
+  int round = 0;
+  for (; round < 4200 && result == CUDA_SUCCESS; ++round) {
+    CUdevResource all{}, part{}, rest{};
+    unsigned groups = 1;
+    CUdevResourceDesc description = nullptr;
+    result = cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+    if (result == CUDA_SUCCESS) result = cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, 8);
+    if (result == CUDA_SUCCESS) result = cuDevResourceGenerateDesc(&description, &part, 1);
+    if (result != CUDA_SUCCESS || round % 600 != 0) continue;
+    CUgreenCtx green = nullptr;
+    CU(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    CUdevResource its{};
+    CU(cuGreenCtxGetDevResource(green, &its, CU_DEV_RESOURCE_TYPE_SM));
+    EXPECT(its.sm.smCount == part.sm.smCount);
+    CU(cuGreenCtxDestroy(green));
+  }
+  printf("%d rounds: %s\n", round, code_name(result));
+}
