@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "base/env.h"
@@ -106,16 +107,9 @@ Status map_info(Connection& c, UniqueFd fd) {
   return {};
 }
 
-// A program that closes all its descriptors closes our socket too. Calls go on without it; whether
-// the proxy still lives then takes a short connection, at most every 50 ms of waiting. Another
-// proxy at the same place is another process.
 bool proxy_lives(void* context, bool socket_says) {
   const auto& c = *static_cast<const Connection*>(context);
-  if (socket_says || c.socket_is_ours()) return socket_says;
-  Result<UniqueFd> probe = shared::connect_unix(c.control_path, SOCK_STREAM);
-  if (!probe) return false;
-  Result<shared::PeerCredentials> peer = shared::peer_credentials(probe->get());
-  return peer.ok() && peer->pid == c.proxy_pid;
+  return socket_says || c.socket_is_ours() ? socket_says : proxy_answers(c.place);
 }
 
 Status attach(Connection& c, shared::Greeted greeted) {
@@ -162,10 +156,7 @@ Result<Connection*> connect_to_proxy() {
   const int send_bytes = 1 << 20;
   (void)setsockopt(c->socket.get(), SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
   c->socket_inode = shared::socket_inode(c->socket.get());
-  if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get()))
-    c->proxy_pid = peer->pid;
-  if (Result<std::string> folder = find_runtime_dir())
-    c->control_path = control_socket_path(*folder, workflow);
+  c->place = place_of_proxy(c->socket.get(), workflow);
   c->windows = shared::WindowReservation::take_all();
   mark_start(StartMark::kReserved);
   if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());

@@ -9,12 +9,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "hook/process/lock.h"
+#include "hook/process/proxy_life.h"
 #include "policies/memory/memory_budget.h"
 #include "protocol/device_info.h"
 #include "sharedmem/chunks.h"
@@ -34,8 +34,7 @@ struct Connection {
   UniqueFd socket;  // use through socket_is_ours(): the program may have closed it and got its
                     // number for something else
   uint64_t socket_inode = 0;
-  int proxy_pid = 0;  // as this process sees it
-  std::string control_path;
+  ProxyPlace place;
   Mapping life;  // sharedmem/life_lock.h
   shared::Segment segment;
   shared::Waiter waiter;

@@ -38,6 +38,12 @@ bool has_run_out(int error_number) {
          error_number == ENOBUFS;
 }
 
+// A function that closed its connection to us asks so whether we live (hook/process/proxy_life.h).
+bool left_without_a_word(int fd) {
+  char byte;
+  return recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 bool is_overdue(uint64_t since_ns, uint32_t allowed_ms) {
   return now_ns() - since_ns >= uint64_t{allowed_ms} * 1'000'000;
 }
@@ -154,6 +160,10 @@ void Server::drop_late_greetings() {
 void Server::greet(uint64_t id) {
   auto it = greeting_.find(id);
   if (it == greeting_.end()) return;
+  if (left_without_a_word(it->second.fd.get())) {  // before it could stand in a line
+    greeting_.erase(it);
+    return;
+  }
   if (about_to_restart() || only_unfinished() ||
       place_to_come(id)) {  // unread: we greet it later, or the next proxy does
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second.fd.get(), nullptr);

@@ -1,5 +1,6 @@
 // A driver-API program that treats its descriptors, its children and its loader badly, one scene
-// per argument; life_test.py says what must come of it. It knows nothing of Tube.
+// per argument; life_test.py and descriptors_test.py say what must come of it. It knows nothing of
+// Tube.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

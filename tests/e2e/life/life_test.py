@@ -1,10 +1,9 @@
-"""What a program does to itself must not break it, its proxy or the other programs: closed
-descriptors, clones, limits, loaders, kills.
+"""What a program does to itself must not break it, its proxy or the other programs: clones,
+limits, loaders, kills (its descriptors: descriptors_test.py).
 
 life_test.py --build FOLDER [unittest arguments]. The program is life.cc, one scene a test. Where
 the scene is ordinary CUDA, its output must equal the run on the simulated GPU without Tube.
 """
-import argparse
 import ctypes
 import os
 import pathlib
@@ -13,20 +12,11 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
-import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-import tubetest  # noqa: E402
+from scenes import HOOK, LAYOUT, PROGRAM, TIMEOUT_S, Scenes, main
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--build")
-options, rest = parser.parse_known_args()
-LAYOUT = tubetest.Layout(options.build)
-PROGRAM = LAYOUT.build / "tests/e2e/life/life"
-HOOK = str(LAYOUT.hook / "libcuda.so.1")
-TIMEOUT_S = 100
+import tubetest  # in the folder above, which scenes names
 
 # For work that never ends: the proxy gives it up soon.
 SOON = {"TUBE_TEARDOWN_MS": "1000"}
@@ -37,87 +27,9 @@ device count=1 name=Middle sm=86 memory=1G sms=60 pcie=25e9 switch=0 numa=0
 """
 
 
-class Life(unittest.TestCase):
-    def proxy(self, **settings):
-        proxy = tubetest.Proxy(LAYOUT, "sim", **settings)
-        proxy.__enter__()
-        self.addCleanup(proxy.__exit__, None, None, None)
-        return proxy
-
-    def run_scene(self, arm, proxy, *words, extra=None, **settings):
-        env = dict(tubetest.environment(LAYOUT, arm, "sim", proxy), **(extra or {}))
-        return subprocess.run([PROGRAM, *words], env=env, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, **settings)
-
-    def start_scene(self, proxy, *words, **settings):
-        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        program = subprocess.Popen([PROGRAM, *words], env=env, stdout=subprocess.PIPE, text=True,
-                                   **settings)
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        self.addCleanup(program.stdout.close)
-        return program
-
-    def assert_equal_to_native(self, proxy, *words, extra=None, arms=("preload", "library-path")):
-        native = self.run_scene("native", None, *words, extra=extra)
-        self.assertEqual(native.returncode, 0, native.stderr)
-        for arm in arms:
-            done = self.run_scene(arm, proxy, *words, extra=extra)
-            self.assertEqual((done.returncode, done.stdout), (native.returncode, native.stdout),
-                             done.stderr + proxy.log_tail())
-        return native.stdout
-
-    def assert_nothing_left(self, proxy, start):
-        self.assertEqual(proxy.counts_back_to(start), start)
-
-    # ---- descriptors
-    # ------------------------------------------------------------------------------------------------
-
-    def descriptors(self, scene):
-        proxy = self.proxy()
-        self.run_scene("preload", proxy, "compute")
-        start = proxy.counts_at_rest()
-        out = self.assert_equal_to_native(proxy, scene)
-        self.assertIn("child: good\nafter that computes 22 22\n", out)
-        self.assert_nothing_left(proxy, start)
-
-    def test_program_closes_all_descriptors(self):
-        self.descriptors("close_all")
-
-    def test_program_closes_all_and_opens_others(self):
-        self.descriptors("close_and_reuse")
-
-    def test_program_puts_files_over_sockets(self):
-        self.descriptors("dup2_over_sockets")
-
-    def test_proxy_dies_under_a_program_without_descriptors(self):
-        proxy = self.proxy()
-        program = self.start_scene(proxy, "close_all", stderr=subprocess.PIPE)
-        self.addCleanup(program.stderr.close)
-        self.assertEqual(program.stdout.readline(), "before: copied 22\n")
-        proxy.process.kill()
-        out, err = program.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(program.returncode, 1)
-        self.assertIn("died", err)
-
-    def test_few_descriptors(self):
-        proxy = self.proxy()
-        for limit in (16, 32):
-            done = self.run_scene(
-                "preload", proxy, "compute",
-                preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE,
-                                                                  (limit, limit)))
-            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
-                             done.stderr)
-        # Three standard ones and one more: too few for a connection and its files, and that is
-        # said.
-        done = self.run_scene("preload", proxy, "compute",
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)))
-        self.assertEqual(done.returncode, 1)
-        hook = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
-        self.assertEqual(len(hook), 1, done.stderr)
-        self.assertRegex(hook[0], "descriptor|Too many open files")
-        self.assert_equal_to_native(proxy, "compute")
+class Life(Scenes):
+    # ---- limits
+    # -------------------------------------------------------------------------------------------------------
 
     def test_address_space_limit(self):
         proxy = self.proxy()
@@ -592,5 +504,4 @@ class Life(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    LAYOUT.require(PROGRAM)
-    sys.exit(not unittest.main(argv=[sys.argv[0], *rest], exit=False).result.wasSuccessful())
+    main()
