@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -69,9 +70,26 @@ bool open_own_file() {
   return true;
 }
 
+// A file that grows over the limit (ulimit -f) raises SIGXFSZ, which ends the program. The program
+// writes no file here, so its own soft limit does not count; it is lifted while the size is set,
+// which takes no pages and no time.
+bool make_room_in_file(int fd, uint64_t size_bytes) {
+  rlimit own;
+  if (getrlimit(RLIMIT_FSIZE, &own) != 0 || size_bytes <= own.rlim_cur) return true;
+  const rlimit lifted{own.rlim_max, own.rlim_max};
+  if (size_bytes > own.rlim_max || setrlimit(RLIMIT_FSIZE, &lifted) != 0) {
+    log_warn("cuMemHostRegister: the memory does not fit under the file size limit (ulimit -f)");
+    return false;
+  }
+  const bool grown = ftruncate(fd, static_cast<off_t>(size_bytes)) == 0;
+  (void)setrlimit(RLIMIT_FSIZE, &own);
+  return grown;
+}
+
 bool extend_own_file(uint64_t bytes, uint64_t* offset) {
   OwnFile& file = own_file();
   *offset = file.used_bytes;
+  if (!make_room_in_file(file.fd, *offset + bytes)) return false;
   if (fallocate(file.fd, 0, static_cast<off_t>(*offset), static_cast<off_t>(bytes)) != 0)
     return false;
   file.used_bytes += bytes;

@@ -2,6 +2,7 @@
 // left afterwards.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,33 @@ CASE(private_mapping_of_a_file_leaves_the_file_alone) {
   uint32_t value = 5;
   EXPECT(pread(fd, &value, 4, 4) == 4);
   printf("in the file: %u\n", value);
+}
+
+// No file of the program grows.
+void limit_file_size(bool for_good) {
+  rlimit limit;
+  EXPECT(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  limit.rlim_cur = 16 * kPage;
+  if (for_good) limit.rlim_max = limit.rlim_cur;
+  EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+CASE(under_a_limit_of_file_sizes) {
+  Gpu gpu;
+  limit_file_size(false);
+  round_trip(map_private(64 * kPage), 64 * 1024);
+  rlimit limit;
+  EXPECT(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  printf("the limit is %s\n", limit.rlim_cur == 16 * kPage ? "the same" : "another");
+}
+
+CASE(under_a_limit_of_file_sizes_that_cannot_be_raised) {
+  Gpu gpu;
+  limit_file_size(true);
+  void* small = map_private(kPage);
+  SHOW(cuMemHostRegister(small, kPage, 0));
+  SHOW(cuMemHostUnregister(small));
+  SHOW(cuMemHostRegister(map_private(64 * kPage), 64 * kPage, 0));
 }
 
 CASE(same_range_twice) {
