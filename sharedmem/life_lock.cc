@@ -24,9 +24,9 @@ int lock_file(int fd, int operation) {
 
 Result<UniqueFd> open_locked(int fd) {
   // Opened anew: a duplicate, or what came over the socket, shares its lock with the proxy's own
-  // descriptor.
+  // descriptor. Of this thread: the program's first one may have ended.
   char path[64];
-  std::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  std::snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
   UniqueFd own(::open(path, O_RDWR | O_CLOEXEC));
   if (!own.valid()) return errno_error(errno, "cannot open shared memory anew");
   if (lock_file(own.get(), LOCK_EX) != 0) return errno_error(errno, "cannot lock shared memory");

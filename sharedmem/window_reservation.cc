@@ -16,7 +16,7 @@ namespace {
 
 std::string read_maps() {
   std::string text;
-  UniqueFd fd(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return text;
   char buffer[4096];
   while (true) {

@@ -38,8 +38,8 @@ class WindowReservation {
 // Why no candidate is left: names the mapping in the way of each candidate outside `free_mask`, or
 // the address-space limit. One line.
 std::string describe_taken_windows(uint32_t free_mask);
-// The first line of /proc/self/maps that overlaps: "7f00..-7f10.. r-xp /usr/lib/x.so", or "" when
-// the range is free.
+// The first line of /proc/thread-self/maps that overlaps: "7f00..-7f10.. r-xp /usr/lib/x.so", or ""
+// when the range is free.
 std::string mapping_in_the_way(uint64_t address, uint64_t size_bytes);
 bool range_is_free(uint64_t address, uint64_t size_bytes);
 

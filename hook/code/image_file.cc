@@ -33,7 +33,7 @@ struct Area {
 
 std::vector<Area> read_areas() {
   std::vector<Area> areas;
-  FILE* maps = std::fopen("/proc/self/maps", "re");
+  FILE* maps = std::fopen("/proc/thread-self/maps", "re");
   if (maps == nullptr) return areas;
   ScopeGuard close([maps] { std::fclose(maps); });
   tally(Tally::kMapReads);

@@ -16,8 +16,10 @@
 namespace tube::hook {
 namespace {
 
+// Of this thread: the first one's, which /proc/self names, are empty when it has ended before
+// others.
 bool read_maps(std::string* text) {
-  UniqueFd fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return false;
   char buffer[16384];
   for (;;) {
@@ -64,7 +66,7 @@ bool allows(int fd, bool writable) {
 }
 
 UniqueFd among_open_files(const MappedArea& area, bool writable) {
-  DIR* directory = opendir("/proc/self/fd");
+  DIR* directory = opendir("/proc/thread-self/fd");
   if (directory == nullptr) return UniqueFd();
   UniqueFd found;
   while (const dirent* entry = readdir(directory)) {
@@ -72,7 +74,7 @@ UniqueFd among_open_files(const MappedArea& area, bool writable) {
     const long fd = std::strtol(entry->d_name, &end, 10);
     if (end == entry->d_name || fd == dirfd(directory)) continue;
     char link[64];
-    std::snprintf(link, sizeof link, "/proc/self/fd/%ld", fd);
+    std::snprintf(link, sizeof link, "/proc/thread-self/fd/%ld", fd);
     if (!is_file(static_cast<int>(fd), area, link) || !allows(static_cast<int>(fd), writable))
       continue;
     found.reset(fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 40));

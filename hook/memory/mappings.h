@@ -1,6 +1,6 @@
-// What the kernel says is mapped at some addresses of this process (/proc/self/maps), and the file
-// behind a shared mapping. Reads a file of up to some hundred KiB: for calls that are rare and slow
-// anyway. Any thread.
+// What the kernel says is mapped at some addresses of this process (/proc/thread-self/maps), and
+// the file behind a shared mapping. Reads a file of up to some hundred KiB: for calls that are rare
+// and slow anyway. Any thread.
 #pragma once
 
 #include <cstdint>

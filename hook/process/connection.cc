@@ -51,7 +51,7 @@ bool wants_lazy_memory() {
 std::string function_name() {
   if (const char* name = env_text(Env::kFunction)) return name;
   char path[PATH_MAX];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  const ssize_t n = readlink("/proc/thread-self/exe", path, sizeof path - 1);
   if (n <= 0) return "unknown";
   path[n] = 0;
   const char* slash = std::strrchr(path, '/');

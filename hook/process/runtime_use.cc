@@ -83,7 +83,7 @@ int look(dl_phdr_info* info, size_t, void* context) {
   if (search.first) {  // the program itself, without a name
     search.first = false;
     search.needs_driver = needs_the_driver(*info);
-    search.files.push_back("/proc/self/exe");
+    search.files.push_back("/proc/thread-self/exe");
   } else if (info->dlpi_name != nullptr && *info->dlpi_name == '/' &&
              !of_the_system(info->dlpi_name)) {
     search.files.push_back(info->dlpi_name);

@@ -60,7 +60,7 @@ CUresult map_part(State& s, Context* context, const ExternalMemory& memory, uint
 
 bool is_semaphore(int fd) {
   char path[64], target[128];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  std::snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
   const ssize_t n = readlink(path, target, sizeof target);
   constexpr char kName[] = "/memfd:tube-sim-semaphore";
   if (n < static_cast<ssize_t>(sizeof kName - 1) ||

@@ -95,7 +95,7 @@ CUresult host_alloc(Context* context, void** pp, size_t bytes, unsigned flags) {
 
 // The real driver pins every page, for writing unless told otherwise.
 bool pages_accessible(uint64_t base, uint64_t bytes, bool write) {
-  FILE* maps = std::fopen("/proc/self/maps", "re");
+  FILE* maps = std::fopen("/proc/thread-self/maps", "re");
   if (maps == nullptr) return false;
   uint64_t at = base, from = 0, to = 0;
   char permissions[8] = {}, line[4352];

@@ -82,7 +82,7 @@ int create_file(int device, uint64_t size) {
 // The device ordinal in the memfd's name, -1 when the fd is not one of ours.
 int device_of_file(int fd) {
   char path[64], target[128];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  std::snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
   ssize_t n = readlink(path, target, sizeof target - 1);
   if (n <= 0) return -1;
   target[n] = '\0';

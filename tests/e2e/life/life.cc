@@ -126,6 +126,45 @@ void clone_survives() {
   _exit(0);
 }
 
+// ---- a first thread that ends before the others ----
+
+void work_after_the_first_thread(CUcontext context) {
+  CU(cuCtxSetCurrent(context));
+  const size_t bytes = 1 << 20;
+  const int file = memfd_create("shared", MFD_CLOEXEC);
+  EXPECT(file >= 0 && ftruncate(file, bytes) == 0);
+  for (const bool shared : {false, true}) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, shared ? file : -1, 0);
+    EXPECT(memory != MAP_FAILED);
+    memset(memory, 7, bytes);
+    SHOW(cuMemHostRegister(memory, bytes, 0));
+    SHOW(cuMemsetD8(reinterpret_cast<CUdeviceptr>(memory), 5, bytes / 2));
+    CU(cuCtxSynchronize());
+    print_hash("memory",
+               std::vector<char>(static_cast<char*>(memory), static_cast<char*>(memory) + bytes));
+    SHOW(cuMemHostUnregister(memory));
+  }
+}
+
+// As programs do whose main() starts its workers and leaves them by pthread_exit, which unwinds:
+// not with this program's own copy of the unwinder.
+void first_thread_ends(bool initialised) {
+  static CUcontext context;
+  const auto retain = [] {
+    CU(cuInit(0));
+    CU(cuDevicePrimaryCtxRetain(&context, 0));
+  };
+  if (initialised) retain();
+  std::thread([first = pthread_self(), initialised, retain] {
+    EXPECT(pthread_join(first, nullptr) == 0);
+    if (!initialised) retain();
+    work_after_the_first_thread(context);
+    exit(0);
+  }).detach();
+  syscall(SYS_exit, 0);
+}
+
 // ---- work that its client does not live to see ----
 
 // Streams that wait for values nobody writes; then says so and waits to be killed.
@@ -448,6 +487,8 @@ int main(int argc, char** argv) {
     raw_clone();
   } else if (scene == "clone_survives") {
     clone_survives();
+  } else if (scene == "first_thread_ends" || scene == "first_thread_ends_at_once") {
+    first_thread_ends(scene == "first_thread_ends");
   } else if (scene == "wait_for_values") {
     wait_for_values();
   } else if (scene == "stuck_in_a_call") {

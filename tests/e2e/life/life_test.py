@@ -67,6 +67,12 @@ class Life(Scenes):
         self.assert_nothing_left(proxy, start)  # although the clone still has a copy of the socket
         os.close(write_end)
 
+    def test_first_thread_ends_before_the_others(self):
+        proxy = self.proxy()
+        self.assert_equal_to_native(proxy, "first_thread_ends")
+        out = self.assert_equal_to_native(proxy, "first_thread_ends_at_once")
+        self.assertEqual(out.count("CUDA_SUCCESS"), 6, out)
+
     # ---- ends
     # -------------------------------------------------------------------------------------------------------
 
