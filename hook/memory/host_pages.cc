@@ -214,6 +214,15 @@ CUresult pass_on(const MappedArea& area, bool read_only, SharedRange* range) {
   return CUDA_SUCCESS;
 }
 
+// Other files lie below /dev as well: shared memory, and huge pages where their file system is
+// mounted by default. What maps /dev/zero is memory.
+bool maps_a_device(const MappedArea& area) {
+  if (area.path.compare(0, 5, "/dev/") != 0 || area.path.compare(0, 9, "/dev/zero") == 0)
+    return false;
+  struct stat s;
+  return stat(area.path.c_str(), &s) == 0 && !S_ISREG(s.st_mode);
+}
+
 // Gapless, readable, and writable unless the GPU only reads. What a device maps is no memory.
 CUresult check_areas(const std::vector<MappedArea>& areas, uint64_t first, uint64_t last,
                      bool read_only) {
@@ -224,11 +233,7 @@ CUresult check_areas(const std::vector<MappedArea>& areas, uint64_t first, uint6
       return CUDA_ERROR_INVALID_VALUE;
     const bool special =
         area.path.size() > 3 && area.path[0] == '[' && area.path[1] == 'v';  // vdso, vvar, vsyscall
-    if (special || area.path.compare(0, 5, "/dev/") == 0) {
-      if (special ||
-          (area.path.compare(0, 9, "/dev/shm/") != 0 && area.path.compare(0, 9, "/dev/zero") != 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (special || maps_a_device(area)) return CUDA_ERROR_INVALID_VALUE;
     at = area.end;
   }
   return at == last ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 
 #include "base/page.h"
@@ -26,22 +27,35 @@ std::mutex g_mutex;            // writers of the table; rank 40
 Entry g_entries[kRanges];
 std::atomic<uint32_t> g_used{0};  // entries ever used: where the handler stops
 
-bool guarded(uint64_t address) {
+bool guarded(uint64_t first, uint64_t last) {
   const uint32_t used = g_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     const uint64_t end = g_entries[i].end.load(std::memory_order_acquire);
-    if (address < end && address >= g_entries[i].begin.load(std::memory_order_relaxed)) return true;
+    if (last <= end && first >= g_entries[i].begin.load(std::memory_order_relaxed)) return true;
   }
   return false;
 }
 
-// Async-signal-safe: loads and one system call.
+// Puts empty memory in the place of the page of this size; whole pages are in one range.
+bool replace_page(uint64_t address, uint64_t page_bytes) {
+  const uint64_t page = address & ~(page_bytes - 1);
+  return guarded(page, page + page_bytes) &&
+         mmap(reinterpret_cast<void*>(page), page_bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+// Async-signal-safe: loads and a system call or three. Of a huge page no part can be replaced,
+// which the kernel says with EINVAL; any other failure would hold for a larger page as well.
 void on_bus_error(int signal_number, siginfo_t* info, void*) {
-  const uint64_t page = reinterpret_cast<uint64_t>(info->si_addr) & ~(kPage - 1);
-  if (guarded(page) && mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
-    return;
-  }
+  constexpr uint64_t kHugePages[] = {2ull << 20, 1ull << 30};
+  const auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  const int saved = errno;
+  errno = 0;
+  bool replaced = replace_page(address, kPage);
+  for (const uint64_t page_bytes : kHugePages)
+    replaced = replaced || (errno == EINVAL && replace_page(address, page_bytes));
+  errno = saved;
+  if (replaced) return;
   sigaction(signal_number, &g_before,
             nullptr);  // the access is repeated, and is another's business
 }

@@ -67,15 +67,20 @@ uint64_t missing_bytes(int fd, uint64_t bytes) {
   return std::min(bytes, size - std::min(size, there));
 }
 
-// An ordinary file, long enough, whose file system answers page faults by itself.
-bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
+// An ordinary file, long enough, whose file system answers page faults by itself. Huge pages are
+// mapped whole: the kernel would map more than a part, and unmap nothing of it.
+bool usable_file(int fd, const wire::HostSegment& segment) {
   struct stat s;
   struct statfs fs;
   if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || fstatfs(fd, &fs) != 0) return false;
   if (!HostPages::answers_page_faults(fs.f_type)) return false;
   const auto size = static_cast<uint64_t>(s.st_size);
   const uint64_t whole = (size + kPage - 1) / kPage * kPage;
-  return offset % kPage == 0 && offset <= whole && bytes <= whole - offset;
+  const uint64_t page =
+      fs.f_type == HUGETLBFS_MAGIC ? std::max(kPage, static_cast<uint64_t>(fs.f_bsize)) : kPage;
+  if (segment.offset % page != 0 || segment.address % page != 0 || segment.bytes % page != 0)
+    return false;
+  return segment.offset <= whole && segment.bytes <= whole - segment.offset;
 }
 
 // The hook puts private pages into such a file (hook/memory/host_pages.cc).
@@ -245,7 +250,7 @@ bool HostPages::divide(uint64_t first, uint64_t last, const std::vector<Segment>
     const wire::HostSegment& s = segments[next].untrusted;
     const uint64_t room = (run != runs_.end() && run->first < last ? run->first : last) - at;
     if (s.address != at || s.bytes == 0 || s.bytes % kPage != 0 || s.bytes > room) return false;
-    if (!usable_file(segments[next].fd, s.offset, s.bytes)) return false;
+    if (!usable_file(segments[next].fd, s)) return false;
     if (!gaps.empty() && gaps.back().last == at) gaps.back().last = at + s.bytes;
     else gaps.push_back({at, at + s.bytes});
     ++gaps.back().mappings;

@@ -217,6 +217,20 @@ CASE(memory_file_shared) {
   printf("in the file: %u %u\n", values[0], values[1]);
 }
 
+// Where the huge pages of the system are mounted, too.
+CASE(file_below_dev_shared) {
+  Gpu gpu;
+  char path[] = "/dev/conformanceXXXXXX";
+  int fd = mkstemp(path);  // as root
+  if (fd < 0) fd = memory_file(20000);
+  EXPECT(ftruncate(fd, 20000) == 0);
+  void* p = mmap(nullptr, 20000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  EXPECT(p != MAP_FAILED);
+  round_trip(p, 5000);
+  unlink(path);
+  close(fd);
+}
+
 CASE(shared_memory_file_whose_descriptor_is_closed) {
   Gpu gpu;
   std::string path = "/dev/shm/tube-conformance-" + std::to_string(getpid());

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <thread>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "proxy/memory/bus_guard.h"
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/host_budget.h"
 #include "proxy/memory/host_pages.h"
@@ -149,6 +151,51 @@ TEST_F(HostPagesTest, AFileCutShortReadsAsEmptyInsteadOfEndingTheProxy) {
   bytes[10] = 1;
   EXPECT_EQ(bytes[10], 1);
   EXPECT_EQ(pages.remove(base), CUDA_SUCCESS);
+}
+
+// A file of huge pages, of which the system need not have any: none is touched.
+class HugePagesTest : public HostPagesTest {
+ protected:
+  void SetUp() override {
+    struct statfs fs;
+    huge_file.reset(memfd_create("client", MFD_CLOEXEC | MFD_HUGETLB));
+    if (!huge_file.valid() || fstatfs(huge_file.get(), &fs) != 0)
+      GTEST_SKIP() << "this kernel has no files of huge pages";
+    page = static_cast<uint64_t>(fs.f_bsize);
+    ASSERT_EQ(ftruncate(huge_file.get(), static_cast<off_t>(2 * page)), 0);
+    place = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                 huge_file.get(), 0);
+    ASSERT_NE(place, MAP_FAILED);
+    base = reinterpret_cast<uint64_t>(place);
+  }
+
+  UniqueFd huge_file;
+  uint64_t page = 0;
+  void* place = nullptr;
+};
+
+TEST_F(HugePagesTest, AreMappedWholeOrNotAtAll) {
+  munmap(place, 2 * page);
+  const auto add = [&](uint64_t at, uint64_t bytes, uint64_t offset) {
+    return pages.add(1, base + at, bytes, 0, {{{base + at, bytes, offset, 1}, huge_file.get()}});
+  };
+  EXPECT_EQ(add(0, page + kPage, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(kPage, page, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, page, kPage), CUDA_ERROR_INVALID_VALUE);
+  const CUresult whole = add(0, page, 0);
+  EXPECT_TRUE(whole == CUDA_SUCCESS || whole == CUDA_ERROR_OUT_OF_MEMORY) << whole;  // has it one
+}
+
+TEST_F(HugePagesTest, ThatTheFileLostReadAsEmpty) {
+  ASSERT_TRUE(bus_guard::add(base, base + 2 * page));
+  ASSERT_EQ(ftruncate(huge_file.get(), 0), 0);
+  auto* bytes = static_cast<volatile char*>(place);
+  EXPECT_EQ(bytes[page + 3 * kPage], 0);
+  bytes[page + 5] = 1;
+  EXPECT_EQ(bytes[page + 5], 1);
+  EXPECT_EQ(bytes[0], 0);
+  bus_guard::remove(base);
+  EXPECT_EQ(munmap(place, 2 * page), 0);
 }
 
 // Registering makes them, and they are charged to the proxy.
