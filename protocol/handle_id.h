@@ -44,6 +44,9 @@ inline constexpr uint32_t kProxyMade = 0x8000'0000u;  // index bit of ids that t
 inline constexpr uint32_t kFirstCreatedContext =
     0x100;                                    // context numbers below: device ordinal + 1
 inline constexpr uint64_t kLegacyStream = 0;  // the record's context's legacy default stream
+// What the non-blocking streams of the record's context that have ended have left to do, for
+// records that mark a point behind it.
+inline constexpr uint64_t kEndedStreams = uint64_t{1} << 32;
 
 // tubeGetKernel's `writes`: the kernel may come to the device runtime's printf, or to its assert
 // (image/kernel_calls.h).

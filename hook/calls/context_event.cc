@@ -42,6 +42,15 @@ CUresult for_each_stream(Context* context, Visit visit) {
   return result;
 }
 
+// The same, and what ended streams have left to do.
+template <class Visit>
+CUresult for_all_work(Context* context, Visit visit) {
+  Mark mark;
+  const bool ended = !is_marked(&context->ended, &mark) || !mark_reached(mark);
+  const CUresult r = ended ? visit(&context->ended) : CUDA_SUCCESS;
+  return r == CUDA_SUCCESS ? for_each_stream(context, visit) : r;
+}
+
 // The context's event of that use, made when first needed and again after a reset.
 CUresult event_of(Context* context, CUevent* handle, Event** event) {
   *event = find_event(*handle);
@@ -59,7 +68,7 @@ bool stands_for_itself(const Stream* stream) { return stream->legacy() || !strea
 CUresult follow_work_of(Context* context, Stream* stream) {
   Locked locked(g_collecting);
   Event* pending = nullptr;
-  return for_each_stream(context, [&](Stream* other) {
+  return for_all_work(context, [&](Stream* other) {
     Mark mark;
     if (other == stream || !stands_for_itself(other) ||
         (is_marked(other, &mark) && mark_reached(mark)) || capturing(other))
@@ -95,7 +104,7 @@ CUresult record_context_event(Context* context, CUevent hEvent) {
   if (const CUresult r = forbid_context_sync(context); r != CUDA_SUCCESS) return r;
   Locked locked(g_collecting);
   if (const CUresult r = ensure_collector(context); r != CUDA_SUCCESS) return r;
-  const CUresult joined = for_each_stream(context, [context](Stream* stream) {
+  const CUresult joined = for_all_work(context, [context](Stream* stream) {
     const CUresult r = record_event(context->joint, stream, 0);
     return r == CUDA_SUCCESS ? wait_event(context->collector, context->joint, 0) : r;
   });

@@ -12,6 +12,20 @@ namespace {
 
 std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
 
+// The context's own streams, with nothing in them.
+void begin_streams(Context* context) {
+  for (Stream* stream : {&context->legacy, &context->ended}) {
+    stream->context = context;
+    stream->unique = next_unique();
+    stream->word = 0;
+    stream->posted = stream->signalled = stream->uploads_until = stream->value = 0;
+  }
+  context->legacy.id = wire::kLegacyStream;
+  context->ended.id = wire::kEndedStreams;
+  context->ended.flags = CU_STREAM_NON_BLOCKING;
+  context->blocking_posted = 0;
+}
+
 Context* make_object() {
   auto* context = new (std::nothrow) Context;
   if (context == nullptr) return nullptr;
@@ -48,7 +62,7 @@ Context* find_context_or_gone(CUcontext handle) {
     if (context == nullptr) return nullptr;
     context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody
                            // finds this one by it
-    context->legacy.context = context;
+    begin_streams(context);
     gone = context;
   }
   return gone;
@@ -67,9 +81,7 @@ CUresult make_primary(uint32_t visible_device) {
   context->number = context->device + 1;
   context->primary = true;
   context->unique = next_unique();
-  context->legacy.context = context;
-  context->legacy.id = wire::kLegacyStream;
-  context->legacy.unique = next_unique();
+  begin_streams(context);
   context->api_version = context->info().api_version;
   context->alive.store(true, std::memory_order_relaxed);
   objects().publish(slot);
@@ -101,12 +113,7 @@ Context* new_context(Context* primary, unsigned flags) {
   c->cache_config.store(-1, std::memory_order_relaxed);
   for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
   c->epoch.fetch_add(1, std::memory_order_relaxed);
-  c->legacy.context = c;
-  c->legacy.unique = next_unique();
-  c->legacy.word = 0;
-  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value =
-      c->blocking_posted = 0;
-  c->ended_work = false;
+  begin_streams(c);
   return c;
 }
 

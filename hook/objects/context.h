@@ -28,12 +28,12 @@ struct Context {
   std::atomic<int32_t> attached{1};  // cuCtxAttach; created contexts end at 0
   Slot* green = nullptr;             // a green context: its CUgreenCtx (calls/green.cc)
   Stream legacy;
-  Lock life;  // rank 0: `retains` and `live` change, and its contents end, under it; never held
-              // while waiting for the GPU
+  Stream ended;  // no stream of the program: what its non-blocking ones that ended have left to do
+  Lock life;     // rank 0: `retains` and `live` change, and its contents end, under it; never held
+                 // while waiting for the GPU
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
-  bool ended_work = false;       // producer: of non-blocking ones that ended; it may still run
   Stream* collector =
       nullptr;  // cuCtxRecordEvent (calls/context_event.cc): a stream that waits for all others
   uint64_t collector_id = 0;  // its id when made: another one now means that it is gone

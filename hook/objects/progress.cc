@@ -6,7 +6,6 @@
 // reported by the next waiting call, as CUDA allows.
 #include "hook/objects/progress.h"
 
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -189,6 +188,7 @@ void add_marks(Context* context, std::vector<Waited>* all) {
       all->push_back({stream, mark});
   };
   add(&context->legacy);
+  add(&context->ended);
   Locked locked(context->streams_lock);
   for (Stream* s = context->streams; s != nullptr; s = s->next) add(s);
 }
@@ -199,23 +199,21 @@ CUresult sync_context(Context* context) {
   // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to
   // wait for.
   std::vector<Waited> all;
-  {
-    // The proxy's legacy stream waits for the work of streams that ended. Natively that holds for
-    // who waits for the context, and not for who asks the legacy stream.
-    Locked locked(connection().producer);
-    if (std::exchange(context->ended_work, false)) ++context->blocking_posted;
-  }
+  const auto add = [&all](Stream* stream) {
+    Mark mark;
+    const CUresult r = mark_stream(stream, &mark);
+    if (r == CUDA_SUCCESS && !mark_reached(mark)) all.push_back({stream, mark});
+    return r;
+  };
   Waited legacy{&context->legacy, {}};
-  if (const CUresult r = mark_stream(legacy.stream, &legacy.mark); r != CUDA_SUCCESS) return r;
+  CUresult result = mark_stream(legacy.stream, &legacy.mark);
+  if (result == CUDA_SUCCESS) result = add(&context->ended);
   {
     Locked locked(context->streams_lock);
-    for (Stream* s = context->streams; s != nullptr; s = s->next) {
-      Mark mark;
-      if (const CUresult r = mark_stream(s, &mark); r != CUDA_SUCCESS) return r;
-      if (!mark_reached(mark)) all.push_back({s, mark});
-    }
+    for (Stream* s = context->streams; s != nullptr && result == CUDA_SUCCESS; s = s->next)
+      result = add(s);
   }
-  CUresult result = CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
   const auto wait_for = [&](const Waited& waited) {
     const CUresult r = waited.mark.word == 0 ? CUDA_SUCCESS : wait_mark(waited.mark, waited.stream);
     if (result == CUDA_SUCCESS) result = r;

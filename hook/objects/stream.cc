@@ -7,6 +7,7 @@
 #include "hook/objects/capture.h"
 #include "hook/objects/event.h"
 #include "hook/objects/listeners.h"
+#include "hook/objects/progress.h"
 #include "hook/objects/request.h"
 #include "hook/objects/thread.h"
 
@@ -138,9 +139,11 @@ void destroy_stream(Stream* stream) {
           ->word;  // until now another thread that synchronises the context might have given it one
   Retired gone(objects());
   if (!gone.add(stream->slot)) return;
+  Mark last;
+  const bool works = !is_marked(stream, &last) || !mark_reached(last);
   {
     Request<wire::tubeStreamDestroy> r;
-    if (stream->posted != 0 && !stream->blocking()) context->ended_work = true;
+    if (works && !stream->blocking()) ++context->ended.posted;  // the legacy stream has the others'
     r.in_context(context);
     r->stream = id;
     (void)r.post();

@@ -24,9 +24,9 @@ struct Mark {
 };
 
 struct Stream {
-  Slot* slot = nullptr;  // nullptr: the context's legacy default stream
+  Slot* slot = nullptr;  // nullptr: the context's own (Context::legacy, Context::ended)
   Context* context = nullptr;
-  uint64_t id = 0;      // kLegacyStream for the legacy one
+  uint64_t id = 0;      // kLegacyStream for the legacy one, kEndedStreams for Context::ended
   uint64_t unique = 0;  // cuStreamGetId
   uint32_t flags = 0;   // CU_STREAM_NON_BLOCKING or 0
   int32_t priority = 0;
@@ -44,10 +44,10 @@ struct Stream {
                                // context's blocking_posted was this
   std::atomic<Capture*> capture{nullptr};
 
-  bool legacy() const { return slot == nullptr; }
+  bool legacy() const { return id == wire::kLegacyStream; }
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
   CUstream handle() const {
-    return legacy() ? nullptr : static_cast<CUstream>(objects().handle_of(slot));
+    return slot == nullptr ? nullptr : static_cast<CUstream>(objects().handle_of(slot));
   }
 };
 

@@ -32,7 +32,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call,
     return CUDA_ERROR_INVALID_VALUE;
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, call->event);
   if (event.error != CUDA_SUCCESS) return event.error;
-  StreamOp op = session.stream_op(call->stream);
+  StreamOp op = session.point_op(call->stream, StreamUse::kWork);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
   // The word first: a program that finds work done which waited for the event must find the event

@@ -38,7 +38,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeStreamDestroy>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<wire::tubeSignal>&) {
   if (!shared::valid_word(call->word) || call->value >= limits::kWordValue)
     return CUDA_ERROR_INVALID_VALUE;
-  StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  StreamOp op = session.point_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   const CUresult error = session.copies().write_word(*op.state, call->word, call->value);
   if (error == CUDA_SUCCESS) session.marked(*op.state, call->word, call->value);
@@ -147,7 +147,7 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamCopyAttributes>& c
 // whether the context lives.
 CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call,
                 Reply<wire::tubeStreamProbe>&) {
-  StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  StreamOp op = session.point_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (session.captures()) (void)session.driver().cuStreamIsCapturing(op.stream, &capturing);

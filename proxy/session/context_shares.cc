@@ -78,15 +78,17 @@ CUresult ContextShares::switch_to(const Current& wanted) {
   return CUDA_SUCCESS;
 }
 
-CUresult ContextShares::make_legacy(ContextShare& share) {
+// One of the share's own streams: the stand-in for the legacy one, or the one behind ended ones.
+CUresult ContextShares::make_own(ContextShare& share, std::unique_ptr<StreamState>& own) {
   auto state = std::make_unique<StreamState>();
   if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
   if (CUresult error = placement_.make_stream(share.gpu, share.own_sms(), *state);
       error != CUDA_SUCCESS)
     return error;
   state->context = share.number;
-  state->legacy = true;
-  share.legacy = std::move(state);
+  state->legacy = &own == &share.legacy;
+  if (!state->legacy) state->id = wire::kEndedStreams, state->flags = CU_STREAM_NON_BLOCKING;
+  own = std::move(state);
   return CUDA_SUCCESS;
 }
 
@@ -96,7 +98,8 @@ StreamState* ContextShares::stream(uint64_t untrusted_id, uint32_t record_contex
   if (untrusted_id == wire::kLegacyStream) {
     ContextShare* share = of_record(record_context);
     if (share == nullptr) *error = CUDA_ERROR_INVALID_CONTEXT;
-    if (*error == CUDA_SUCCESS && share->legacy == nullptr) *error = make_legacy(*share);
+    if (*error == CUDA_SUCCESS && share->legacy == nullptr)
+      *error = make_own(*share, share->legacy);
     return *error == CUDA_SUCCESS ? share->legacy.get() : nullptr;
   }
   Object* object = objects_.find(wire::Kind::kStream, untrusted_id);
@@ -105,6 +108,13 @@ StreamState* ContextShares::stream(uint64_t untrusted_id, uint32_t record_contex
     return nullptr;
   }
   return static_cast<StreamState*>(object->state.get());
+}
+
+StreamState* ContextShares::ended_streams(uint32_t record_context, CUresult* error) {
+  ContextShare* share = of_record(record_context);
+  *error = share == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  if (*error == CUDA_SUCCESS && share->ended == nullptr) *error = make_own(*share, share->ended);
+  return *error == CUDA_SUCCESS ? share->ended.get() : nullptr;
 }
 
 CUresult ContextShares::enter_capture(StreamState& stream) {
@@ -131,17 +141,22 @@ void ContextShares::retire(StreamState& stream) {
     return captured ? share->order.works_behind_capture(stream)
                     : driver_.cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY;
   };
-  if (share->legacy == nullptr && works()) (void)make_legacy(*share);
-  (void)share->order.retire(stream, share->legacy.get(), captures());
+  std::unique_ptr<StreamState>& heir = stream.blocking() ? share->legacy : share->ended;
+  const bool inherits = (stream.blocking() && heir != nullptr) || works();
+  if (inherits && heir == nullptr) (void)make_own(*share, heir);
+  (void)share->order.retire(stream, inherits ? heir.get() : nullptr, captures());
 }
 
-void ContextShares::drop_legacy(ContextShare& share) {
-  StreamState& legacy = *share.legacy;
-  for (CUevent event : {legacy.join, legacy.printed, legacy.uploaded}) {
-    if (event != nullptr) driver_.cuEventDestroy_v2(event);
+void ContextShares::drop_own(ContextShare& share) {
+  for (std::unique_ptr<StreamState>* own : {&share.legacy, &share.ended}) {
+    if (*own == nullptr) continue;
+    const StreamState& stream = **own;
+    for (CUevent event : {stream.join, stream.printed, stream.uploaded}) {
+      if (event != nullptr) driver_.cuEventDestroy_v2(event);
+    }
+    driver_.cuStreamDestroy_v2(stream.stream);
+    own->reset();
   }
-  driver_.cuStreamDestroy_v2(legacy.stream);
-  share.legacy.reset();
 }
 
 void ContextShares::end_captures() {

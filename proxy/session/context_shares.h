@@ -1,6 +1,7 @@
 // The client's contexts: which share of which GPU's context each number stands for, and what
-// belongs to a share as a whole - the legacy stream and its order, the limits, a green context's
-// SMs - and the streams that a call about a whole context acts on.
+// belongs to a share as a whole - the legacy stream and its order, what ended streams have left to
+// do, the limits, a green context's SMs - and the streams that a call about a whole context acts
+// on.
 //
 // Session thread only, but for gpu() and has_used().
 #pragma once
@@ -35,10 +36,12 @@ struct ContextShare {
   uint32_t flags;
   StreamOrder order;
   std::unique_ptr<StreamState> legacy;  // the stand-in for the legacy stream, made when first used
-  std::map<int32_t, uint64_t> limits;   // what the client set; the context's own: shared_limits.h
-  MemoryCharge heap;                    // of malloc in kernels: what it wants beyond the default
-  CUgreenCtx green = nullptr;           // a green context: `driver_context` is its
-  CUcontext driver_context = nullptr;   // nullptr: the GPU's shared one
+  // Waits for the non-blocking streams that went with work in them; made when one first does.
+  std::unique_ptr<StreamState> ended;
+  std::map<int32_t, uint64_t> limits;  // what the client set; the context's own: shared_limits.h
+  MemoryCharge heap;                   // of malloc in kernels: what it wants beyond the default
+  CUgreenCtx green = nullptr;          // a green context: `driver_context` is its
+  CUcontext driver_context = nullptr;  // nullptr: the GPU's shared one
   bool own_sms() const { return driver_context != nullptr; }
 };
 
@@ -104,6 +107,8 @@ class ContextShares {
   // The stream behind the client's id. The id of the legacy stream is that of `record_context`'s
   // context, and the stand-in is made when it is first asked for. nullptr: *error says why.
   StreamState* stream(uint64_t untrusted_id, uint32_t record_context, CUresult* error);
+  // The stream behind what ended streams of that context have left to do; as above.
+  StreamState* ended_streams(uint32_t record_context, CUresult* error);
   // Where the client's streams are made.
   Placement& placement() { return placement_; }
   // A stream whose part of the GPU has changed comes into the new one, before its next operation.
@@ -116,12 +121,13 @@ class ContextShares {
   CUresult put_in_order(StreamState& stream, ContextShare& share, StreamUse use) {
     return share.order.before(stream, share.legacy.get(), use, captures());
   }
-  // A stream of the client is about to be destroyed: its work still counts for the legacy stream.
+  // A stream of the client is about to be destroyed: its work still counts for the legacy stream,
+  // or, of a non-blocking one, for its context.
   void retire(StreamState& stream);
   // The stream is about to begin a capture, or perhaps to join one, unless it is in one already.
   CUresult enter_capture(StreamState& stream);
-  // Ends the stand-in, which nothing may use any more.
-  void drop_legacy(ContextShare& share);
+  // Ends the share's own streams, which nothing may use any more.
+  void drop_own(ContextShare& share);
 
   // Streams that may be capturing: the legacy ordering asks the driver only then.
   void capture_started() { ++captures_; }
@@ -130,12 +136,13 @@ class ContextShares {
   // A stream that captures answers no query and cannot be destroyed: ends all captures.
   void end_captures();
 
-  // Calls what(StreamState&, GPU) for the stand-ins of all legacy streams and for all streams of
-  // the client until it says false. Whether it never did.
+  // Calls what(StreamState&, GPU) for the shares' own streams and for all streams of the client
+  // until it says false. Whether it never did.
   template <class What>
   bool all_streams(What&& what) {
     for (auto& [number, share] : shares_) {
       if (share.legacy != nullptr && !what(*share.legacy, share.gpu)) return false;
+      if (share.ended != nullptr && !what(*share.ended, share.gpu)) return false;
     }
     for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
       auto& stream = static_cast<StreamState&>(*objects_.find(wire::Kind::kStream, id)->state);
@@ -152,7 +159,7 @@ class ContextShares {
 
   ContextShare* look_up(uint32_t untrusted_number);
   CUresult switch_to(const Current& wanted);
-  CUresult make_legacy(ContextShare& share);
+  CUresult make_own(ContextShare& share, std::unique_ptr<StreamState>& own);
   void move(StreamState& stream, const ContextShare& share, const std::function<void()>& leaves);
 
   const Driver& driver_;

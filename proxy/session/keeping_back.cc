@@ -114,6 +114,8 @@ ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::
       const ContextShare* share = contexts_.of_record(header.context);
       if (id == wire::kLegacyStream && share != nullptr)
         StreamState::add_legacy_keys(keys, share->number);
+      else if (id == wire::kEndedStreams && share != nullptr)
+        StreamState::add_ended_keys(keys, share->number);
       else if (object != nullptr)
         static_cast<const StreamState&>(*object->state)
             .add_keys(keys, !properties.marks, field.changes);

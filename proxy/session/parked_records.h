@@ -7,7 +7,8 @@
 // stream is held: its later records wait here, and the session takes the next one from the ring.
 //
 // Waiting spreads exactly as order does. A record names objects by keys: streams, events, kernels,
-// instances of graphs, the legacy stream's order, uploads whose call has returned. Some of them it
+// instances of graphs, the legacy stream's order, what ended streams leave, uploads whose call has
+// returned. Some of them it
 // changes (a stream always), the others it only uses. It stays behind an earlier record that is
 // kept here when they name one object and either changes it, and behind a held stream likewise.
 // Records that end or move what others may use without naming it (frees, unloads) stay behind all
@@ -42,7 +43,7 @@ class ParkKeys {
     bool changes;
   };
   // What keys are made of beside the described kinds of objects.
-  enum class Order : uint8_t { kLegacy = 16, kUploads };
+  enum class Order : uint8_t { kLegacy = 16, kEnded, kUploads };
 
   // With the generation: a new object with the index of one whose end is kept is another one
   // (Objects::insert).

@@ -401,6 +401,18 @@ bool Session::held_go_on() {
 StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   StreamOp op;
   op.state = contexts_.stream(untrusted_id, record_->context, &op.error);
+  return enter(op, use);
+}
+
+StreamOp Session::point_op(uint64_t untrusted_id, StreamUse use) {
+  if (untrusted_id != wire::kEndedStreams) return stream_op(untrusted_id, use);
+  StreamOp op;
+  op.state = contexts_.ended_streams(record_->context, &op.error);
+  return enter(op, use);
+}
+
+// Everything that stands in front of an operation on the stream that was found.
+StreamOp Session::enter(StreamOp op, StreamUse use) {
   if (op.state == nullptr) return op;
   ContextShare* share = context(op.state->context);
   if (share != nullptr) contexts_.keep_in_place(*op.state, *share, [&] { runs_.drop(*op.state); });

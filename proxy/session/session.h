@@ -322,6 +322,8 @@ class Session {
   // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right
   // before the operation.
   StreamOp stream_op(uint64_t untrusted_id, StreamUse use = StreamUse::kWork);
+  // The same for a record that marks a point in a stream: it may name wire::kEndedStreams.
+  StreamOp point_op(uint64_t untrusted_id, StreamUse use);
   // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping,
   // a module's variable.
   CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes);
@@ -484,6 +486,7 @@ class Session {
   void report_if_sticky(uint32_t gpu, CUresult error);
   void settle(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool held_go_on();
+  StreamOp enter(StreamOp op, StreamUse use);
   void late_error(uint32_t gpu, CUresult error, uint32_t call, uint64_t sequence);
   void teardown();
   void pass_segment_on();
@@ -497,7 +500,7 @@ class Session {
   void release_external_waits();
   bool others_see(const Range& range);
   bool come_idle();
-  void drop_legacy(ContextShare& share);
+  void drop_own_streams(ContextShare& share);
   void leave_stream(StreamState& stream);
   CUresult enter_context_of(wire::Kind kind, const Object& object);
   CUresult end_with_driver(wire::Kind kind, Object& object);

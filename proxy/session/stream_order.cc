@@ -89,15 +89,15 @@ CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse
   return error;
 }
 
-CUresult StreamOrder::retire(StreamState& stream, StreamState* legacy, bool captures) {
+CUresult StreamOrder::retire(StreamState& stream, StreamState* heir, bool captures) {
   if (stream.blocking() && !stream.dirty) return CUDA_SUCCESS;
   stream.dirty = false;
   dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
   const bool captured = capturing(stream, captures);
-  if (legacy == nullptr || (captured && !works_behind_capture(stream))) return CUDA_SUCCESS;
-  if (CUresult error = hold_position(*legacy); error != CUDA_SUCCESS) return error;
-  return captured ? driver_.cuStreamWaitEvent(legacy->stream, stream.join, 0)
-                  : join(*legacy, stream);
+  if (heir == nullptr || (captured && !works_behind_capture(stream))) return CUDA_SUCCESS;
+  const CUresult error = heir->legacy ? hold_position(*heir) : CUDA_SUCCESS;
+  if (error != CUDA_SUCCESS) return error;
+  return captured ? driver_.cuStreamWaitEvent(heir->stream, stream.join, 0) : join(*heir, stream);
 }
 
 CUresult StreamOrder::enter_capture(StreamState& stream) { return record_join(stream); }

@@ -11,9 +11,9 @@
 //   - An operation on a blocking stream that has not seen the present epoch waits for the legacy
 //     stream once.
 //
-// A marker, and a stream that goes away, add waits to the legacy stream that are nobody else's:
-// before the first of them the position behind the legacy stream's own work is recorded, and
-// blocking streams wait for that.
+// A marker, and a blocking stream that goes away, add waits to the legacy stream that are nobody
+// else's: before the first of them the position behind the legacy stream's own work is recorded,
+// and blocking streams wait for that.
 //
 // A client that uses one kind only pays two compares and no driver call. Streams that are being
 // captured are exempt, as CUDA demands. Session thread only.
@@ -45,9 +45,9 @@ class StreamOrder {
   // The stream is about to take part in a capture, and then takes no event: remembers where its
   // work ends.
   CUresult enter_capture(StreamState& stream);
-  // The stream goes away: its work must still count for the legacy stream, and, since synchronising
-  // a context asks the streams that are left, that of a non-blocking stream too.
-  CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
+  // The stream goes away: `heir`, if any, waits for its work from then on. It is the legacy stream
+  // for a blocking one, and otherwise one that only those ask who wait for the whole context.
+  CUresult retire(StreamState& stream, StreamState* heir, bool captures);
   // Does the stream, which is in a capture, have work from before it that goes on?
   bool works_behind_capture(const StreamState& stream) const;
 

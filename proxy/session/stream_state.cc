@@ -22,11 +22,16 @@ void StreamState::add_legacy_keys(ParkKeys& keys, uint32_t context) {
   keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
 }
 
+void StreamState::add_ended_keys(ParkKeys& keys, uint32_t context) {
+  keys.add(ParkKeys::order(ParkKeys::Order::kEnded, context), true);
+}
+
 void StreamState::add_keys(ParkKeys& keys, bool works, bool ends) const {
   if (legacy) return add_legacy_keys(keys, context);
   keys.add(ParkKeys::object(wire::NamedKind::kStream, id), true);
-  if (ends || (blocking() && works))
+  if (blocking() && (works || ends))
     keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), false);
+  if (ends && !blocking()) keys.add(ParkKeys::order(ParkKeys::Order::kEnded, context), false);
   keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
 }
 

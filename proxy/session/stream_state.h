@@ -32,13 +32,16 @@ struct StreamState final : ObjectState, PlacedStream {
   bool legacy = false;  // the stand-in for handle 0
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
   // What a record that names the stream is kept back by (parked_records.h). `works`: it puts work
-  // there; `ends`: it ends the stream, and the legacy stream waits for what that has left to do.
+  // there; `ends`: it ends the stream, and the legacy stream, or who waits for the context, waits
+  // for what that has left to do.
   void add_keys(ParkKeys& keys, bool works, bool ends = false) const;
   // The same for a stream that is not made yet, since its making is kept back, or is none, which
   // the record's handler says. `made`: the record makes it.
   static void add_keys_unmade(ParkKeys& keys, uint64_t id, const ContextShare* share, bool made);
   // The same for the legacy stream of a context, whether there is a stand-in for it or not.
   static void add_legacy_keys(ParkKeys& keys, uint32_t context);
+  // Of a record that marks a point behind what ended streams have left to do.
+  static void add_ended_keys(ParkKeys& keys, uint32_t context);
 
   std::unique_ptr<Coalescer> runs;  // of plain launches; made with the first one
   bool run_open = false;            // there was one since all runs ended last

@@ -277,7 +277,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
   }
   free_external_buffers(number);
   for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
-  drop_legacy(*share);
+  drop_own_streams(*share);
   imports_.close_all(number);
   memory_.free_all(number);
   pinned_.free_all(number);
@@ -295,7 +295,7 @@ void Session::teardown_objects(bool idle) {
   }
   if (idle) {
     for (auto& [number, share] : contexts_.all()) {
-      drop_legacy(share);
+      drop_own_streams(share);
       contexts_.drop_green(share);
       if (share.limits.empty() || contexts_.make_current(share.gpu) != CUDA_SUCCESS) continue;
       contexts_.forget_limits(share);
@@ -305,11 +305,13 @@ void Session::teardown_objects(bool idle) {
   runs_.forget();  // the graphs that streams have left: none of them runs
 }
 
-void Session::drop_legacy(ContextShare& share) {
-  if (share.legacy == nullptr) return;
-  runs_.drop(*share.legacy);
-  copies_.forget(*share.legacy);
-  contexts_.drop_legacy(share);
+void Session::drop_own_streams(ContextShare& share) {
+  for (StreamState* own : {share.legacy.get(), share.ended.get()}) {
+    if (own == nullptr) continue;
+    runs_.drop(*own);
+    copies_.forget(*own);
+  }
+  contexts_.drop_own(share);
 }
 
 // Nobody can say when this work ends, but a stream whether it has: while one has not, no call that

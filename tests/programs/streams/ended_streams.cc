@@ -21,6 +21,7 @@ class Gate {
   void close(CUstream stream) {
     CU(cuStreamWaitValue32(stream, address_, ++value_, CU_STREAM_WAIT_VALUE_GEQ));
   }
+  void open() { __atomic_store_n(word_, value_, __ATOMIC_RELEASE); }
   // While `work` runs.
   void open_beside(const std::function<void()>& work) {
     constexpr int kCalls = 300;  // for a call that does not wait to return meanwhile
@@ -32,7 +33,7 @@ class Gate {
         size_t free_bytes = 0, total_bytes = 0;
         CU(cuMemGetInfo(&free_bytes, &total_bytes));
       }
-      __atomic_store_n(word_, value_, __ATOMIC_RELEASE);
+      open();
     });
     begun = true;
     work();
@@ -98,6 +99,52 @@ void a_new_stream_behind_an_end(CUcontext context) {
   CU(cuStreamDestroy(next));
 }
 
+// Nothing but the context waits for a non-blocking stream that has ended. All in one thread, which
+// opens the gate last.
+void others_beside_an_end(CUcontext context, bool by_function) {
+  Case c(context);
+  std::atomic<bool> let_go{false};
+  const auto wait = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+  };
+  if (by_function) CU(cuLaunchHostFunc(c.stream, wait, &let_go));
+  else c.gate.close(c.stream);
+  CU(cuMemcpyDtoHAsync(c.host, c.memory, kBytes, c.stream));
+  CU(cuStreamDestroy(c.stream));
+  CUstream free_running = nullptr;
+  CU(cuStreamCreate(&free_running, CU_STREAM_NON_BLOCKING));
+  unsigned char found[2] = {}, sent = 5;
+  CU(cuMemcpyDtoH(&found[0], c.memory, 1));
+  CU(cuMemcpyHtoD(c.other, &sent, 1));
+  CU(cuMemsetD8Async(c.other + 1, 6, 1, free_running));
+  CU(cuStreamSynchronize(free_running));
+  CU(cuMemsetD8Async(c.other + 2, 7, 1, nullptr));
+  CU(cuStreamSynchronize(nullptr));
+  CU(cuMemcpyDtoH(&found[1], c.other + 2, 1));
+  printf("beside an end: %d %d\n", found[0], found[1]);
+  let_go = true;
+  if (!by_function) c.gate.open();
+  CU(cuCtxSynchronize());
+  printf("behind it: %d\n", c.host[kBytes - 1]);
+  CU(cuStreamDestroy(free_running));
+}
+
+// An event of the whole context comes behind it, too.
+void an_event_behind_an_end(CUcontext context) {
+  Case c(context);
+  CUevent event = nullptr;
+  CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  c.gate.close(c.stream);
+  CU(cuMemcpyDtoHAsync(c.host, c.memory, kBytes, c.stream));
+  CU(cuStreamDestroy(c.stream));
+  CU(cuCtxRecordEvent(context, event));
+  c.gate.open_beside([&] {
+    CU(cuEventSynchronize(event));
+    printf("an event behind an end: %d\n", c.host[kBytes - 1]);
+  });
+  CU(cuEventDestroy(event));
+}
+
 // An instance's launches are in order, whatever their streams.
 void one_instance_on_two_streams(CUcontext context) {
   Case c(context);
@@ -143,6 +190,9 @@ int main() {
   synchronise_behind_an_end(context, false);
   synchronise_behind_an_end(context, true);
   a_new_stream_behind_an_end(context);
+  others_beside_an_end(context, false);
+  others_beside_an_end(context, true);
+  an_event_behind_an_end(context);
   one_instance_on_two_streams(context);
   return 0;
 }

@@ -121,8 +121,8 @@ TEST_F(ContextSharesTest, TheLegacyStreamIsThatOfTheRecordsContextAndMadeOnce) {
   EXPECT_EQ(error, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(contexts.stream(wire::make_id(5, 1), 1, &error), nullptr);
   EXPECT_EQ(error, CUDA_ERROR_INVALID_HANDLE);
-  contexts.drop_legacy(*contexts.find(1));
-  contexts.drop_legacy(*contexts.find(2));
+  contexts.drop_own(*contexts.find(1));
+  contexts.drop_own(*contexts.find(2));
   EXPECT_EQ(test::fake().live_streams, 0);
 }
 
@@ -134,7 +134,29 @@ TEST_F(ContextSharesTest, WorkOfABusyStreamThatGoesStillCountsForTheLegacyStream
   contexts.retire(stream);
   ASSERT_NE(share.legacy, nullptr) << "it is made to stand for the work that is left";
   EXPECT_EQ(test::fake().calls.size(), 2u);  // recorded there, waited for here
-  contexts.drop_legacy(share);
+  contexts.drop_own(share);
+}
+
+TEST_F(ContextSharesTest,
+       WorkOfABusyNonBlockingStreamThatGoesIsSeenByAWalkAndNotByTheLegacyStream) {
+  StreamState& stream = add_stream(wire::make_id(1, 1), 1, CU_STREAM_NON_BLOCKING);
+  ContextShare& share = *contexts.find(1);
+  contexts.retire(stream);
+  EXPECT_EQ(share.ended, nullptr) << "it has no work";
+  test::fake().stream_busy = true;
+  contexts.retire(stream);
+  EXPECT_EQ(share.legacy, nullptr);
+  ASSERT_NE(share.ended, nullptr);
+  CUresult error = CUDA_SUCCESS;
+  EXPECT_EQ(contexts.ended_streams(1, &error), share.ended.get());
+  EXPECT_EQ(contexts.stream(wire::kEndedStreams, 1, &error), nullptr) << "it takes no work";
+  bool seen = false;
+  contexts.all_streams([&](const StreamState& of_walk, uint32_t) {
+    seen |= &of_walk == share.ended.get();
+    return true;
+  });
+  EXPECT_TRUE(seen);
+  contexts.drop_own(share);
 }
 
 TEST_F(ContextSharesTest, AWalkOverAllStreamsSeesStandInsAndStopsWhenTold) {

@@ -80,11 +80,16 @@ TEST_F(StreamOrderTest, WorkOfADestroyedStreamStillCountsForLegacy) {
   EXPECT_EQ(work(legacy), Calls{});
 }
 
-// Synchronising a context marks the streams that are left; among them is always the legacy one.
-TEST_F(StreamOrderTest, WorkOfADestroyedNonBlockingStreamCountsForLegacyToo) {
+// The context must still wait for it, and the legacy stream, which has a place of its own, must
+// not.
+TEST_F(StreamOrderTest, WorkOfADestroyedNonBlockingStreamCountsForTheStreamThatIsLeftForIt) {
+  StreamState ended;
+  make(ended, 5, CU_STREAM_NON_BLOCKING);
+  work(legacy);
   work(free_running);
-  EXPECT_EQ(order.retire(free_running, &legacy, false), CUDA_SUCCESS);
-  EXPECT_EQ(test::fake().calls, (Calls{"record s4", "wait s1"}));
+  EXPECT_EQ(order.retire(free_running, &ended, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s4", "wait s5"}));
+  EXPECT_EQ(work(legacy), Calls{});
 }
 
 // A stream that comes later must not wait for what the destroyed one still does.
