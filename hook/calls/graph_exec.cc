@@ -23,6 +23,13 @@ bool remember(CUgraphExec handle, const Places& places) {
   return true;
 }
 
+// nullptr: it has none.
+StepSet* steps_of(CUgraphExec handle) {
+  const Slot* slot = objects().find(Kind::kGraphExec, handle);
+  const auto* exec = slot == nullptr ? nullptr : static_cast<const Exec*>(slot->object);
+  return exec == nullptr ? nullptr : exec->steps;
+}
+
 struct Made {
   CUgraphInstantiateResult status = CUDA_GRAPH_INSTANTIATE_ERROR;
   CUgraphNode error_node = nullptr;
@@ -50,6 +57,7 @@ CUresult send(uint64_t exec, uint64_t graph, uint64_t flags, uint64_t stream, co
 CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream upload,
                      Made* made) {
   uint64_t graph = 0, stream = 0;
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &graph); r != CUDA_SUCCESS) return r;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
@@ -58,7 +66,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream 
   }
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Places places;
-  if (const CUresult r = take_places(graph, &places); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = take_places(graph, nullptr, &places); r != CUDA_SUCCESS) return r;
   void* handle = nullptr;
   const uint64_t exec = new_id(Kind::kGraphExec, &handle);
   CUresult result = exec == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -133,8 +141,9 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
   uint64_t exec = 0, graph = 0;
   if (const CUresult r = id_of(Kind::kGraphExec, hGraphExec, &exec); r != CUDA_SUCCESS) return r;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &graph); r != CUDA_SUCCESS) return r;
+  StepSet* const old = steps_of(hGraphExec);
   Places places;
-  if (const CUresult r = take_places(graph, &places); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = take_places(graph, old, &places); r != CUDA_SUCCESS) return r;
   forget_updates_of(exec);
   wire::tubeGraphExecUpdate_reply reply{};
   CUresult result;
@@ -156,9 +165,6 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     retire(places.set);
     return result;
   }
-  const auto* before =
-      static_cast<const Exec*>(objects().find(Kind::kGraphExec, hGraphExec)->object);
-  StepSet* old = before != nullptr ? before->steps : nullptr;
   if (!remember(hGraphExec, places)) return CUDA_ERROR_OUT_OF_MEMORY;
   retire(old);
   return CUDA_SUCCESS;

@@ -26,7 +26,6 @@ struct Pools {
   Lock lock;  // rank 2
   Pool* defaults[info::kMaxDevices] = {};
   Pool* current[info::kMaxDevices] = {};
-  std::atomic<Context*> contexts[info::kMaxDevices] = {};
 };
 Pools& pools() {
   static Pools* p = new Pools;
@@ -114,25 +113,6 @@ Pool* current_pool(uint32_t device) {
   return pools().current[device];
 }
 
-// Memory of pools outlives every context of the program, the primary one's reset included. To the
-// proxy each belongs to some context: to one that no program has, and which never ends.
-Context* pools_context(uint32_t device) {
-  std::atomic<Context*>& known = pools().contexts[device];
-  if (Context* context = known.load(std::memory_order_acquire)) return context;
-  Context* primary = process().primaries[device];
-  Context* made = new_context(primary, 0);
-  if (made == nullptr) return nullptr;
-  {
-    Request<wire::tubeContextCreate> r;
-    r.in_context(primary);
-    r->number = made->number;
-    r->device = made->device;
-    if (r.post() != CUDA_SUCCESS) return nullptr;
-  }
-  Context* first = nullptr;  // of another thread, whose context it is then; ours stays empty
-  return known.compare_exchange_strong(first, made, std::memory_order_acq_rel) ? made : first;
-}
-
 // `pool` nullptr: the current one of the stream's device.
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -147,7 +127,7 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   if (capturing(stream)) return capture_allocation(stream, process().devices[device], bytes, dptr);
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  Context* context = pools_context(device);
+  Context* context = unending_context(device);
   if (pool == nullptr) pool = current_pool(device);
   if (context == nullptr || pool == nullptr || !enter_pool(pool, bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;

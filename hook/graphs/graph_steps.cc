@@ -23,9 +23,8 @@ struct StepSet {
   std::vector<Entry> entries;
   std::vector<wire::GraphStepPlace> places;  // as the proxy gets them, in the order of the steps
   std::vector<uint64_t> staging;             // pinned allocations
-  Context* context = nullptr;
-  uint64_t epoch = 0;  // of the context: in another one the staging is gone
-  Mark last;           // behind the last launch
+  Context* context = nullptr;                // of the staging: one that never ends
+  Mark last;                                 // behind the last launch
   Stream* last_stream = nullptr;
   bool functions = false, copies = false;  // has such steps
   bool active = false;     // launches are outstanding, as far as the helper threads have looked
@@ -138,10 +137,6 @@ CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const vo
 
 // ---- sets ----
 void free_staging(const StepSet& set) {
-  if (set.staging.empty()) return;
-  Locked life(set.context->life);
-  if (set.context->epoch.load(std::memory_order_relaxed) != set.epoch)
-    return;  // it went with its context
   for (const uint64_t address : set.staging) {
     Request<wire::tubePinnedFree> r;
     r.in_context(set.context);
@@ -164,6 +159,14 @@ void give_back_what_is_over() {
     over.swap(g_steps().over);
   }
   for (StepSet* set : over) give_back(set);
+}
+
+// An instance lives as long as its program, whatever becomes of the context that is current when it
+// is made, and a thread that has none may update it.
+Context* staging_context(const StepSet* before) {
+  if (before != nullptr) return before->context;
+  const Context* current = current_context();
+  return unending_context(current != nullptr ? current->visible_device : 0);
 }
 
 CUresult allocate_staging(StepSet* set, uint64_t bytes, uint64_t* address) {
@@ -310,7 +313,7 @@ CUresult capture_copy(Stream* stream, const CUDA_MEMCPY3D& copy) {
 
 void memory_nodes_exist() { g_memory_nodes.store(true, std::memory_order_release); }
 
-CUresult take_places(uint64_t graph, Places* places) {
+CUresult take_places(uint64_t graph, const StepSet* before, Places* places) {
   if (!g_steps_made.load(std::memory_order_acquire) &&
       !g_memory_nodes.load(std::memory_order_acquire))
     return CUDA_SUCCESS;
@@ -328,13 +331,14 @@ CUresult take_places(uint64_t graph, Places* places) {
   if (count == 0) return CUDA_SUCCESS;
   auto* set = new (std::nothrow) StepSet;
   if (set == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  set->context = current_context();
-  set->epoch = set->context->epoch.load(std::memory_order_acquire);
-  if (const CUresult r =
-          fill_set(set, reinterpret_cast<const wire::GraphStep*>(steps.data()), count);
-      r != CUDA_SUCCESS) {
+  set->context = staging_context(before);
+  const CUresult filled =
+      set->context == nullptr
+          ? CUDA_ERROR_OUT_OF_MEMORY
+          : fill_set(set, reinterpret_cast<const wire::GraphStep*>(steps.data()), count);
+  if (filled != CUDA_SUCCESS) {
     give_back(set);
-    return r;
+    return filled;
   }
   if ((set->functions && !start_callbacks()) || (set->copies && !start_copies())) {
     give_back(set);

@@ -49,14 +49,15 @@ struct Exec {
 };
 
 // Asks for the graph's steps and takes words and staging for them; `*set` stays nullptr when there
-// are none. Costs nothing when this process never made a step or a memory node.
+// are none. `before`: what the instance has, if there is one. Costs nothing when this process never
+// made a step or a memory node.
 struct Places {
   StepSet* set = nullptr;
   const wire::GraphStepPlace* places = nullptr;
   uint32_t bytes = 0;
   bool memory_nodes = false;
 };
-CUresult take_places(uint64_t graph, Places* places);
+CUresult take_places(uint64_t graph, const StepSet* before, Places* places);
 // The set's instance is gone (or was never made): everything is given back when its last launch has
 // ended, at the program's next such call.
 void retire(StepSet* set);

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "hook/objects/request.h"
 #include "hook/process/lock.h"
 
 namespace tube::hook {
@@ -10,6 +11,7 @@ constinit std::atomic<Context*> last_made_context{nullptr};
 
 namespace {
 
+std::atomic<Context*> g_unending[info::kMaxDevices] = {};
 std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
 
 // The context's own streams, with nothing in them.
@@ -115,6 +117,23 @@ Context* new_context(Context* primary, unsigned flags) {
   c->epoch.fetch_add(1, std::memory_order_relaxed);
   begin_streams(c);
   return c;
+}
+
+Context* unending_context(uint32_t visible_device) {
+  std::atomic<Context*>& known = g_unending[visible_device];
+  if (Context* context = known.load(std::memory_order_acquire)) return context;
+  Context* primary = process().primaries[visible_device];
+  Context* made = new_context(primary, 0);
+  if (made == nullptr) return nullptr;
+  {
+    Request<wire::tubeContextCreate> r;
+    r.in_context(primary);
+    r->number = made->number;
+    r->device = made->device;
+    if (r.post() != CUDA_SUCCESS) return nullptr;
+  }
+  Context* first = nullptr;  // of another thread, whose context it is then; ours stays empty
+  return known.compare_exchange_strong(first, made, std::memory_order_acq_rel) ? made : first;
 }
 
 }  // namespace tube::hook

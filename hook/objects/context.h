@@ -58,6 +58,10 @@ CUresult make_primary(uint32_t visible_device);
 // An object for a context beside `primary`, not findable and not alive yet; nullptr when out of
 // memory.
 Context* new_context(Context* primary, unsigned flags);
+// A context on the device that no program has and that never ends: memory that outlives every
+// context of the program, the primary one's reset included (of pools, and staging of instances),
+// belongs to some context in the proxy. nullptr: out of memory.
+Context* unending_context(uint32_t visible_device);
 
 // The context whose memory and events this one's go with: a green one's primary, or itself.
 inline Context* base_context(Context* context) {

@@ -110,6 +110,14 @@ void own_memory(Session& session, uint64_t graph, uint64_t exec) {
   session.graph_memory().share({wire::Kind::kGraph, graph}, {wire::Kind::kGraphExec, exec});
 }
 
+// The context with which the instance ends: its graph's, whatever is current; but a green one's
+// nodes are in that.
+uint32_t owner_of_instance(Session& session, uint64_t graph) {
+  const ContextShare* share = session.context();
+  if (share != nullptr && share->own_sms()) return session.record().context;
+  return session.objects().find(wire::Kind::kGraph, graph)->context;
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& call,
@@ -151,7 +159,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
   note_update(session);
   own_memory(session, call->graph, call->exec);
   const CUresult kept = session.objects().insert(
-      wire::Kind::kGraphExec, call->exec, exec, session.record().context,
+      wire::Kind::kGraphExec, call->exec, exec, owner_of_instance(session, call->graph),
       with_lifted(session, exec, graph.handle, call->flags, std::move(made.state)));
   session.objects().weigh(wire::Kind::kGraphExec, call->exec, nodes);
   return kept;
