@@ -74,18 +74,28 @@ bool may_leave_upload(uint64_t dst, Side to, uint64_t bytes, const Stream* strea
 // A small synchronous upload: returns when the record has the bytes. Programs launch on other
 // streams right away, and natively the data is there by then; here the proxy lets this program's
 // other streams wait for it (Session::uploaded). Another process must find the data
-// too, so copies to memory that other processes see do not come here.
+// too, so copies to memory that other processes see do not come here. With other work in front of
+// it after all, from another thread, they must not wait, and this call does.
 CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
                       uint64_t posted) {
   static_assert(kLeftBehind <= abi::kChunkBytes);  // one record, whichever way it goes
-  if (const CUresult r = upload(dst, src, bytes, stream, true); r != CUDA_SUCCESS) return r;
+  LeftUpload upload_left{posted};
+  if (const CUresult r = upload(dst, src, bytes, stream, &upload_left); r != CUDA_SUCCESS) return r;
   bool shared = false;  // by now, by another thread, which waits for such uploads once
   {
     Locked locked(connection().producer);
-    if (stream->context->blocking_posted == posted + 1) stream->uploads_until = posted + 1;
     shared = g_memory_shared.load(std::memory_order_relaxed);
   }
-  return shared ? settle_stream(stream) : take_error();
+  return shared || !upload_left.left ? settle_stream(stream) : take_error();
+}
+
+// The record of an upload is being written, with the producer lock held: whether it may be left.
+bool is_left(Stream* stream, LeftUpload* upload) {
+  if (upload == nullptr) return false;
+  const uint64_t now = stream->context->blocking_posted;
+  upload->left = now == upload->posted || now == stream->uploads_until;
+  if (upload->left) stream->uploads_until = now + 1;  // with the record
+  return upload->left;
 }
 
 }  // namespace
@@ -146,7 +156,7 @@ Side side_of(uint64_t address, Says says) {
 }
 
 CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChunk& claimed,
-                    uint64_t bytes, uint64_t device_address, bool sure, bool left) {
+                    uint64_t bytes, uint64_t device_address, bool sure, LeftUpload* left) {
   Request<wire::tubeCopyChunk> r(stream);
   if (!may_post(stream, claimed)) return CUDA_ERROR_NOT_READY;
   r->stream = stream->id;
@@ -155,7 +165,7 @@ CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChu
   r->chunk_offset = 0;
   r->bytes = static_cast<uint32_t>(bytes);
   r->dptr = device_address;
-  r->left = left ? 1 : 0;
+  r->left = is_left(stream, left) ? 1 : 0;
   return sure ? r.post() : r.call();
 }
 
@@ -179,14 +189,15 @@ CUresult chunk_wait_code(shared::WaitResult result) {
   return code;
 }
 
-CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left) {
+CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
+                LeftUpload* left) {
   const bool sure = surely_valid(
       dst, bytes, stream);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
     r->dst = dst;
-    r->left = left ? 1 : 0;
+    r->left = is_left(stream, left) ? 1 : 0;
     r.put(&wire::tubeCopyInline::data, src, static_cast<uint32_t>(bytes));
     return sure ? r.post() : r.call();
   }

@@ -36,10 +36,15 @@ bool mapped_and_far(uint64_t dst, uint64_t src);
 // context current; producer not held.
 void note_memory_shared();
 
-// Pageable to GPU-visible: returns when `src` may be reused. left: later work of all the program's
-// streams comes behind it.
+// A synchronous upload on a legacy stream that may be left behind, which later work of all the
+// program's streams then comes behind.
+struct LeftUpload {
+  uint64_t posted = 0;  // of the stream's context, when nothing but uploads was pending
+  bool left = false;    // the answer: that was so still when the record was written
+};
+// Pageable to GPU-visible: returns when `src` may be reused. `left`: at most one chunk.
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
-                bool left = false);
+                LeftUpload* left = nullptr);
 // GPU-visible to pageable: returns when the bytes are there.
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 
@@ -69,7 +74,7 @@ bool may_post(const Stream* stream, const StagingChunk& claimed);
 // Between a staging chunk and the GPU, `bytes` of both. CUDA_ERROR_NOT_READY: may_post() said no,
 // and the chunk is the caller's still.
 CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChunk& claimed,
-                    uint64_t bytes, uint64_t device_address, bool sure, bool left = false);
+                    uint64_t bytes, uint64_t device_address, bool sure, LeftUpload* left = nullptr);
 // A result of the transport or chunk waits as a CUresult.
 CUresult chunk_wait_code(shared::WaitResult result);
 
