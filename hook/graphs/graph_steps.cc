@@ -16,6 +16,8 @@ namespace tube::hook {
 // Under g_steps().lock but for `entries`' values, which only the helper threads read while launches
 // are outstanding.
 struct StepSet {
+  Lock in_turn;  // rank 1: held while a launch is posted, which may wait for the proxy; so never
+                 // taken by a helper thread
   struct Entry {
     uint32_t word;
     std::byte* staging;
@@ -37,9 +39,7 @@ namespace {
 using What = StepWhat;
 
 struct Steps {
-  Lock launches;  // rank 1: held while a launch of a watched instance is posted, which may wait for
-                  // the proxy; so never taken by a helper thread
-  Lock lock;      // rank 2: the members
+  Lock lock;  // rank 2: the members
   std::map<What, uint64_t, What::Less> tags;
   std::vector<const What*> by_number;  // a tag's low bits - 1
   std::vector<StepSet*> active;
@@ -365,7 +365,7 @@ CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), v
   // Nothing may fail between launch and mark: nobody would do the steps.
   if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
   Steps& s = g_steps();
-  Locked in_turn(s.launches);
+  Locked in_turn(set->in_turn);
   {
     Locked locked(s.lock);
     if (!set->active) s.active.push_back(set);

@@ -1,5 +1,5 @@
 // Instances of graphs with host functions and copies of pageable memory: made and changed in
-// threads without a context and beside contexts that end.
+// threads without a context, beside contexts that end, and while launches stand at a gate.
 #include <functional>
 #include <thread>
 
@@ -24,6 +24,16 @@ struct Graph {
     CU(cuGraphAddMemcpyNode(&node, handle, nullptr, 0, &copy, context));
   }
   ~Graph() { CU(cuGraphDestroy(handle)); }
+  // Memory that is freed again, behind what it has.
+  void allocate() {
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    params.bytesize = 4096;
+    CUgraphNode made = nullptr, freed = nullptr;
+    CU(cuGraphAddMemAllocNode(&made, handle, &node, 1, &params));
+    CU(cuGraphAddMemFreeNode(&freed, handle, &made, 1, params.dptr));
+  }
   static CUDA_MEMCPY3D upload(CUdeviceptr to, const void* from, size_t bytes) {
     CUDA_MEMCPY3D copy = {};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -41,6 +51,25 @@ struct Graph {
   }
   CUgraph handle = nullptr;
   CUgraphNode node = nullptr;
+};
+
+// A value in pinned memory that streams wait for.
+class Gate {
+ public:
+  Gate() {
+    CU(cuMemHostAlloc(reinterpret_cast<void**>(&word_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(cuMemHostGetDevicePointer(&address_, word_, 0));
+    *word_ = 0;
+  }
+  ~Gate() { CU(cuMemFreeHost(word_)); }
+  void close(CUstream stream) const {
+    CU(cuStreamWaitValue32(stream, address_, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  void open() { __atomic_store_n(word_, 1, __ATOMIC_RELEASE); }
+
+ private:
+  uint32_t* word_ = nullptr;
+  CUdeviceptr address_ = 0;
 };
 
 struct Fixture {
@@ -103,6 +132,41 @@ void beside_a_context_that_ends(Fixture& f, CUdevice device) {
   CU(cuGraphExecDestroy(exec));
 }
 
+// One thread's launch, of a graph that allocates, comes behind a copy that stands at a gate;
+// another thread's launch of another instance does not, and then the gate opens.
+void beside_a_launch_that_stands(Fixture& f) {
+  std::atomic<int> runs{0};
+  Graph standing(&runs), other(&runs);
+  standing.allocate();
+  CUgraphExec first = standing.instance(), second = other.instance();
+  CUstream free_running = nullptr;
+  CU(cuStreamCreate(&free_running, CU_STREAM_NON_BLOCKING));
+  unsigned char* pinned = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kBytes, 0));
+  Gate gate;
+  gate.close(f.stream);
+  CU(cuMemcpyHtoDAsync(f.memory, pinned, kBytes, f.stream));
+  std::atomic<bool> begun{false};
+  std::thread launcher([&] {
+    CU(cuCtxSetCurrent(f.context));
+    begun = true;
+    CU(cuGraphLaunch(first, f.stream));
+  });
+  while (!begun) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) {
+    CU(cuGraphLaunch(second, free_running));
+    CU(cuStreamSynchronize(free_running));
+  }
+  printf("beside a launch that stands: %d\n", runs.load());
+  gate.open();
+  launcher.join();
+  CU(cuStreamSynchronize(f.stream));
+  printf("with it: %d\n", runs.load());
+  for (CUgraphExec exec : {first, second}) CU(cuGraphExecDestroy(exec));
+  CU(cuMemFreeHost(pinned));
+  CU(cuStreamDestroy(free_running));
+}
+
 }  // namespace
 
 int main() {
@@ -110,5 +174,6 @@ int main() {
   Fixture fixture(gpu.context);
   without_a_context(fixture);
   beside_a_context_that_ends(fixture, gpu.device);
+  beside_a_launch_that_stands(fixture);
   return 0;
 }
