@@ -55,19 +55,6 @@ CUresult place(Session& session, CUgraph graph,
   return CUDA_SUCCESS;
 }
 
-// The instance answers to the nodes of the graph it was made from and to those of the graph it was
-// updated from.
-void adopt_places(Object& exec, std::unique_ptr<ExecState> state) {
-  if (state == nullptr) return;
-  if (exec.state == nullptr) {
-    exec.state = std::move(state);
-    return;
-  }
-  auto& known = static_cast<ExecState&>(*exec.state);
-  for (const auto& [node, place] : state->places) known.places[node] = place;
-  for (const auto& [node, bytes] : state->staging_bytes) known.staging_bytes[node] = bytes;
-}
-
 // The state of an instance that was just made.
 std::unique_ptr<ObjectState> with_lifted(Session& session, CUgraphExec exec, CUgraph graph,
                                          uint64_t flags, std::unique_ptr<ExecState> state) {
@@ -196,7 +183,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   reply->error_from_node = name_node_inside(session, call->graph, info.errorFromNode);
   if (reply->result != CUDA_SUCCESS) return CUDA_SUCCESS;
   note_update(session);
-  adopt_places(object, std::move(made.state));
+  if (made.state != nullptr && object.state != nullptr)
+    adopt_places(static_cast<ExecState&>(*object.state), std::move(*made.state));
   return CUDA_SUCCESS;
 }
 

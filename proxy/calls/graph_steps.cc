@@ -311,8 +311,20 @@ ExecState::~ExecState() = default;
 void remember_places(ExecState& state, std::span<const Step> steps,
                      std::span<const wire::GraphStepPlace> places) {
   for (size_t i = 0; i < steps.size(); ++i) {
+    state.steps.push_back(steps[i].node);
     state.places[steps[i].node] = places[i];
     state.staging_bytes[steps[i].node] = steps[i].staging_bytes;
+  }
+}
+
+void adopt_places(ExecState& state, ExecState&& updated) {
+  if (state.steps.size() != updated.steps.size()) {
+    state.steps.clear(), state.places.clear(), state.staging_bytes.clear();
+    return;
+  }
+  for (size_t i = 0; i < state.steps.size(); ++i) {
+    state.places[state.steps[i]] = updated.places[updated.steps[i]];
+    state.staging_bytes[state.steps[i]] = updated.staging_bytes[updated.steps[i]];
   }
 }
 

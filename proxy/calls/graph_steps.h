@@ -60,11 +60,12 @@ CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepP
 CUresult set_step(Session& session, CUgraphNode node, CUcontext context,
                   const wire::GraphStepParams& untrusted);
 
-// What an instance remembers: the place of each step, by the nodes of the graph that it came from,
-// and the copies that are not done by it (graph_lift.h).
+// What an instance remembers: the place of each step, by the nodes of the graph that it was made
+// from, which name them after an update too, and the copies that are not done by it (graph_lift.h).
 struct ExecState final : ObjectState {
   ExecState();
   ~ExecState() override;
+  std::vector<CUgraphNode> steps;  // the keys of the next two, in the steps' order
   std::unordered_map<CUgraphNode, wire::GraphStepPlace> places;
   std::unordered_map<CUgraphNode, uint64_t> staging_bytes;
   std::unique_ptr<LiftedCopies> lifted;  // nullptr: none
@@ -72,6 +73,9 @@ struct ExecState final : ObjectState {
 };
 void remember_places(ExecState& state, std::span<const Step> steps,
                      std::span<const wire::GraphStepPlace> places);
+// The instance was updated, and its steps have the places of these now. As many, or nothing is
+// known of them any more.
+void adopt_places(ExecState& state, ExecState&& updated);
 // `*needed`: bytes of staging, when those that the instance has are too few and the client sent
 // none.
 CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUgraphNode node,

@@ -279,8 +279,7 @@ void take_bodies(ConditionalWork& have, const ConditionalWork& want) {
 
 void take_works(Graph& have, const Graph& want) {
   for (size_t i = 0; i < have.nodes.size(); ++i) {
-    Node& a = *have.nodes[i];
-    a.origin = want.nodes[i]->id;
+    Node& a = *have.nodes[i];  // known by the node that it was made from, still (H200)
     if (auto* child = std::get_if<ChildWork>(&a.work))
       take_works(*child->graph, *std::get<ChildWork>(want.nodes[i]->work).graph);
     else if (auto* conditional = std::get_if<ConditionalWork>(&a.work))

@@ -198,18 +198,18 @@ void change_nodes(Kernels& kernels, CUgraphExec exec, CUgraph graph, unsigned bl
     }
   }
 }
-void update(Kernels& kernels, CUgraphExec exec, int count, unsigned blocks) {
+// The instance is known by the nodes of the graph that it was made from, after an update too.
+void update(Kernels& kernels, CUgraphExec exec, CUgraph made_from, int count, unsigned blocks) {
   const CUgraph graph = capture_inside(kernels, count, 1);
   CUgraphExecUpdateResultInfo info{};
   CU(cuGraphExecUpdate(exec, graph, &info));
-  change_nodes(kernels, exec, graph, blocks);
+  change_nodes(kernels, exec, made_from, blocks);
   CU(cuGraphDestroy(graph));
 }
-CUgraphExec updated(Kernels& kernels, int count, unsigned blocks) {
+CUgraphExec updated(Kernels& kernels, int count, unsigned blocks, CUgraph* made_from) {
   CUgraphExec exec = nullptr;
-  const CUgraph graph = capture_inside(kernels, count, blocks);
-  CU(cuGraphInstantiate(&exec, graph, 0));
-  CU(cuGraphDestroy(graph));
+  *made_from = capture_inside(kernels, count, blocks);
+  CU(cuGraphInstantiate(&exec, *made_from, 0));
   return exec;
 }
 
@@ -241,15 +241,16 @@ int light(Kernels& kernels, int count, unsigned blocks, const std::string& way) 
   CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   kernels.launch(1);
   kernels.sync();
+  CUgraph made_from = nullptr;
   const CUgraphExec graph = way == "graph"    ? capture(kernels, count, blocks)
                             : way == "nodes"  ? add_nodes(kernels, count, blocks)
-                            : way == "update" ? updated(kernels, count, blocks)
+                            : way == "update" ? updated(kernels, count, blocks, &made_from)
                                               : nullptr;
   const bool queued = way == "queued";
   const CUdeviceptr begun = kernels.words + 32;
   say("ready");
   for (uint32_t step = 1; told(); ++step) {
-    if (way == "update") update(kernels, graph, count, blocks);
+    if (way == "update") update(kernels, graph, made_from, count, blocks);
     if (queued) CU(cuStreamWaitValue32(kernels.stream, begun, step, CU_STREAM_WAIT_VALUE_GEQ));
     CU(cuEventRecord(begin, kernels.stream));
     if (graph != nullptr) CU(cuGraphLaunch(graph, kernels.stream));

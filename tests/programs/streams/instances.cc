@@ -132,6 +132,25 @@ void beside_a_context_that_ends(Fixture& f, CUdevice device) {
   CU(cuGraphExecDestroy(exec));
 }
 
+// An update leaves the instance known by the nodes of the graph that it was made from.
+void changed_after_an_update(Fixture& f) {
+  std::atomic<int> first_runs{0}, second_runs{0}, third_runs{0};
+  const Graph first(&first_runs), second(&second_runs);
+  CUgraphExec exec = first.instance();
+  CUgraphExecUpdateResultInfo info{};
+  CU(cuGraphExecUpdate(exec, second.handle, &info));
+  const CUDA_HOST_NODE_PARAMS params{count, &third_runs};
+  SHOW(cuGraphExecHostNodeSetParams(exec, second.node, &params));
+  CU(cuGraphLaunch(exec, f.stream));
+  CU(cuStreamSynchronize(f.stream));
+  SHOW(cuGraphExecHostNodeSetParams(exec, first.node, &params));
+  CU(cuGraphLaunch(exec, f.stream));
+  CU(cuStreamSynchronize(f.stream));
+  printf("changed after an update: %d %d %d\n", first_runs.load(), second_runs.load(),
+         third_runs.load());
+  CU(cuGraphExecDestroy(exec));
+}
+
 // One thread's launch, of a graph that allocates, comes behind a copy that stands at a gate;
 // another thread's launch of another instance does not, and then the gate opens.
 void beside_a_launch_that_stands(Fixture& f) {
@@ -174,6 +193,7 @@ int main() {
   Fixture fixture(gpu.context);
   without_a_context(fixture);
   beside_a_context_that_ends(fixture, gpu.device);
+  changed_after_an_update(fixture);
   beside_a_launch_that_stands(fixture);
   return 0;
 }
