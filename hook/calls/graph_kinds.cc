@@ -57,7 +57,7 @@ CUresult wire_location(CUmemLocation* location) {
 }  // namespace
 
 // In an instance the answer may ask for more staging: a larger copy than before. What is under way
-// keeps the old one.
+// keeps the old one, and the word with it.
 CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& given,
                    CUgraphNode* out) {
   wire::GraphStepParams step = given;
@@ -72,10 +72,14 @@ CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepPar
   StepSet* set = t.instance->steps;
   CUresult result = send(t, type, &step, sizeof step, nullptr, 0, &reply);
   if (result != CUDA_SUCCESS || reply.dptr == 0) return result;
-  if (const CUresult r = wait_for_launches(set); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = more_staging(set, reply.dptr, &step.staging); r != CUDA_SUCCESS) return r;
+  const auto word = static_cast<uint32_t>(reply.node);
+  wire::GraphStepPlace place{};
+  if (const CUresult r = larger_place(set, word, reply.dptr, &place); r != CUDA_SUCCESS) return r;
+  step.staging = place.staging;
+  step.word = place.word;
   result = send(t, type, &step, sizeof step, nullptr, 0, &reply);
-  if (result == CUDA_SUCCESS) use_staging(set, static_cast<uint32_t>(reply.node), step.staging);
+  if (result == CUDA_SUCCESS) take_place(set, word, place);
+  else give_up_place(word, place);
   return result;
 }
 

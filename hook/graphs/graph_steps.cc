@@ -13,8 +13,7 @@
 
 namespace tube::hook {
 
-// Under g_steps().lock but for `entries`' values, which only the helper threads read while launches
-// are outstanding.
+// Under g_steps().lock.
 struct StepSet {
   Lock in_turn;  // rank 1: held while a launch is posted, which may wait for the proxy; so never
                  // taken by a helper thread
@@ -27,8 +26,7 @@ struct StepSet {
   std::vector<uint64_t> staging;             // pinned allocations
   Context* context = nullptr;                // of the staging: one that never ends
   Mark last;                                 // behind the last launch
-  Stream* last_stream = nullptr;
-  bool functions = false, copies = false;  // has such steps
+  bool functions = false, copies = false;    // has such steps
   bool active = false;     // launches are outstanding, as far as the helper threads have looked
   bool launching = false;  // one is on its way: `last` does not cover it yet
   bool retired = false;
@@ -378,33 +376,36 @@ CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), v
   {
     Locked locked(s.lock);
     set->launching = false;
-    if (result == CUDA_SUCCESS) set->last = behind, set->last_stream = stream;
+    if (result == CUDA_SUCCESS) set->last = behind;
   }
   wake_callbacks();
   return result;
 }
 
-CUresult wait_for_launches(StepSet* set) {
-  Mark last;
-  Stream* stream = nullptr;
+CUresult larger_place(StepSet* set, uint32_t word, uint64_t bytes, wire::GraphStepPlace* place) {
+  *place = {word, 0, 0};
+  if (const CUresult r = allocate_staging(set, aligned(bytes), &place->staging); r != CUDA_SUCCESS)
+    return r;
+  bool over;
   {
-    Steps& s = g_steps();
-    Locked locked(s.lock);
-    last = set->last;
-    stream = set->last_stream;
+    Locked locked(g_steps().lock);
+    over = !set->launching && mark_reached(set->last);
   }
-  return mark_reached(last) ? CUDA_SUCCESS : wait_mark(last, stream);
+  if (!over) place->word = connection().words.allocate_mailbox(wire::kStepDone);
+  return place->word == shared::kNoWord ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address) {
-  return allocate_staging(set, aligned(bytes), address);
-}
-
-void use_staging(StepSet* set, uint32_t word, uint64_t address) {
+void take_place(StepSet* set, uint32_t word, const wire::GraphStepPlace& place) {
+  auto* staging = reinterpret_cast<std::byte*>(place.staging);
   Locked locked(g_steps().lock);
+  if (place.word != word) set->entries.push_back({place.word, staging});
   for (StepSet::Entry& entry : set->entries) {
-    if (entry.word == word) entry.staging = reinterpret_cast<std::byte*>(address);
+    if (entry.word == place.word) entry.staging = staging;
   }
+}
+
+void give_up_place(uint32_t word, const wire::GraphStepPlace& place) {
+  if (place.word != word) connection().words.release_mailbox(place.word);
 }
 
 bool run_due_step(StepKind kind, bool broken, bool* waiting) {

@@ -64,11 +64,12 @@ void retire(StepSet* set);
 // Posts a launch of the instance, watched from before the GPU can reach a step. `post` posts;
 // `stream` does not capture.
 CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), void* argument);
-// Waits for the outstanding launches: a change of staging may not reach them.
-CUresult wait_for_launches(StepSet* set);
-// More staging, which goes with the set; the step with word `word` uses it from then on.
-CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address);
-void use_staging(StepSet* set, uint32_t word, uint64_t address);
+// More staging, which goes with the set, for the step whose word is `word`; and another word for it
+// while launches are outstanding, whose copies have the old place. The step has the new place once
+// that is taken.
+CUresult larger_place(StepSet* set, uint32_t word, uint64_t bytes, wire::GraphStepPlace* place);
+void take_place(StepSet* set, uint32_t word, const wire::GraphStepPlace& place);
+void give_up_place(uint32_t word, const wire::GraphStepPlace& place);
 
 // ---- for the helper threads ----
 

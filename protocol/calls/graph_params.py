@@ -7,7 +7,7 @@ enum("StepDirection", "u32", kAlone=0, kToGpu=1, kFromGpu=2)
 # of the GPU's side, as in tubeGraphCopyNode; staging is packed. staging: when an instance is
 # changed, larger staging than the node has; else 0.
 struct("GraphStepParams", tag="u64", direction="StepDirection", kind="SideKind", address="u64",
-       pitch="u64", height="u64", origin="u64[3]", extent="u64[3]", staging="u64")
+       pitch="u64", height="u64", origin="u64[3]", extent="u64[3]", staging="u64", word="u32")
 struct("GraphChildParams", graph="u64", ownership="u32")
 struct("GraphEventParams", event="u64")  # _WAIT_EVENT, _EVENT_RECORD
 # then CUstreamBatchMemOpParams[count]. gpu: in answers, where the node is

@@ -342,9 +342,8 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
       wire::is_copy_step(step.tag) != wire::is_copy_step(untrusted.tag))
     return CUDA_ERROR_INVALID_VALUE;
   *word = place->second.word;
-  const CUdeviceptr address = session.word_address(*word);
   if (step.copy == nullptr) {
-    const StepOps ops(shared_context(session), address, untrusted.tag);
+    const StepOps ops(shared_context(session), session.word_address(*word), untrusted.tag);
     return driver.cuGraphExecBatchMemOpNodeSetParams(exec, node, &ops.params);
   }
   CUDA_MEMCPY3D copy;
@@ -352,9 +351,11 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   const uint64_t bytes = bytes_of(copy);
   uint64_t staging = place->second.staging;
   if (untrusted.staging != 0) {
+    if (untrusted.word == 0 || !shared::valid_word(untrusted.word)) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = check_staging(session, step, untrusted.staging, bytes);
         error != CUDA_SUCCESS)
       return error;
+    *word = untrusted.word;
     staging = untrusted.staging;
   } else if (bytes > state.staging_bytes[node]) {
     *needed = bytes;
@@ -363,12 +364,14 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
     return error;  // the client has freed it since
   }
   CUgraph body = nullptr;
-  if (CUresult error = make_body(session, context, untrusted, address, staging, &body);
+  if (CUresult error =
+          make_body(session, context, untrusted, session.word_address(*word), staging, &body);
       error != CUDA_SUCCESS)
     return error;
   const CUresult error = driver.cuGraphExecChildGraphNodeSetParams(exec, node, body);
   driver.cuGraphDestroy(body);
   if (error != CUDA_SUCCESS) return error;
+  place->second.word = *word;
   place->second.staging = staging;
   if (untrusted.staging != 0) state.staging_bytes[node] = bytes;
   return CUDA_SUCCESS;

@@ -132,6 +132,32 @@ void beside_a_context_that_ends(Fixture& f, CUdevice device) {
   CU(cuGraphExecDestroy(exec));
 }
 
+// A copy of an instance becomes larger while an earlier launch stands at a gate, which the same
+// thread opens then: each launch has its own bytes.
+void larger_beside_a_launch_that_stands(Fixture& f) {
+  std::vector<unsigned char> before(kBytes, 5), after(2 * kBytes, 6);
+  const Graph graph(f.memory, before.data(), kBytes, f.context);
+  CUgraphExec exec = graph.instance();
+  unsigned char* between = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&between), kBytes, 0));
+  for (int round = 0; round < 3; ++round) {
+    Gate gate;
+    gate.close(f.stream);
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuMemcpyDtoHAsync(between, f.memory, kBytes, f.stream));
+    const CUDA_MEMCPY3D copy =
+        Graph::upload(f.memory, after.data() + round, kBytes + 1000 * (round + 1));
+    CU(cuGraphExecMemcpyNodeSetParams(exec, graph.node, &copy, f.context));
+    gate.open();
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuStreamSynchronize(f.stream));
+    printf("larger beside a launch that stands: %d %d %d\n", between[kBytes - 1], f.at(0),
+           f.at(kBytes + 999));
+  }
+  CU(cuMemFreeHost(between));
+  CU(cuGraphExecDestroy(exec));
+}
+
 // An update leaves the instance known by the nodes of the graph that it was made from.
 void changed_after_an_update(Fixture& f) {
   std::atomic<int> first_runs{0}, second_runs{0}, third_runs{0};
@@ -193,6 +219,7 @@ int main() {
   Fixture fixture(gpu.context);
   without_a_context(fixture);
   beside_a_context_that_ends(fixture, gpu.device);
+  larger_beside_a_launch_that_stands(fixture);
   changed_after_an_update(fixture);
   beside_a_launch_that_stands(fixture);
   return 0;
