@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <new>
+#include <vector>
 
 #include "hook/memory/allocator.h"
 #include "hook/memory/copy.h"
@@ -37,8 +38,9 @@ struct Mapped {
 };
 
 struct Vmm {
-  Lock changing;  // rank 0: held while the proxy is asked, so that what is entered here comes in
-                  // the order in which the driver did it
+  Lock changing;  // rank 0: held while the proxy is asked for something that does not stand behind
+                  // other work, so that what is entered here comes in the order in which the driver
+                  // did it
   Lock lock;      // rank 3: all below
   std::map<uint64_t, Mapped> by_address;
   std::map<uint64_t, uint64_t> reservations;  // base -> bytes
@@ -109,8 +111,8 @@ void translate_back(CUmemLocation* location) {
 }
 
 // Remembers what the driver has granted, so that operations on mapped memory can be posted
-// (Allocation::own_device). A partial grant counts as none: the driver may have done a part of what
-// it refused.
+// (Allocation::own_device); while it is asked, that is nothing. A partial grant counts as none: the
+// driver may have done a part of what it refused.
 void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count,
                  bool granted) {
   Locked locked(vmm().lock);
@@ -130,6 +132,39 @@ void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, si
     }
     if (named) memory_map().set_own_device(it->first, open ? device : -1);
   }
+}
+
+struct Taken {
+  uint64_t address;
+  Mapped mapped;
+  Allocation known;
+};
+
+std::vector<Taken> take_mappings(uint64_t begin, uint64_t bytes) {
+  std::vector<Taken> taken;
+  Locked locked(vmm().lock);
+  auto& map = vmm().by_address;
+  for (auto it = map.lower_bound(begin); it != map.end() && it->first - begin < bytes;) {
+    Taken mapping{it->first, it->second, {}};
+    memory_map().remove(it->first, MemoryKind::kMapped, &mapping.known);
+    taken.push_back(mapping);
+    it = map.erase(it);
+  }
+  return taken;
+}
+
+void put_back(const Taken& mapping) {
+  Locked locked(vmm().lock);
+  vmm().by_address[mapping.address] = mapping.mapped;
+  memory_map().insert(mapping.known);
+}
+
+void end_mapping(MemHandle* h) {
+  {
+    Locked locked(vmm().lock);
+    if (--h->mappings != 0 || h->references != 0) return;
+  }
+  (void)give_back(h);
 }
 
 }  // namespace
@@ -236,31 +271,23 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   return CUDA_SUCCESS;
 }
 
+// The answer may stand behind copies that wait for what another thread does, mapping other memory
+// for instance: nobody else waits for this call. What it unmaps leaves the map first, so that what
+// is mapped there next comes later here, too.
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  const std::vector<Taken> taken = take_mappings(ptr, size);
   CUresult result;
-  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemUnmap> r;
     r->ptr = ptr;
     r->size = size;
     result = r.call();
   }
-  if (result != CUDA_SUCCESS) return result;
-  for (;;) {
-    MemHandle* unused = nullptr;
-    {
-      Locked locked(vmm().lock);
-      auto& map = vmm().by_address;
-      const auto it = map.lower_bound(ptr);
-      if (it == map.end() || it->first - ptr >= size) return CUDA_SUCCESS;
-      MemHandle* h = it->second.handle;
-      Allocation removed;
-      memory_map().remove(it->first, MemoryKind::kMapped, &removed);
-      map.erase(it);
-      if (--h->mappings == 0 && h->references == 0) unused = h;
-    }
-    if (unused != nullptr) (void)give_back(unused);
+  for (const Taken& mapping : taken) {
+    if (result != CUDA_SUCCESS) put_back(mapping);
+    else end_mapping(mapping.mapped.handle);
   }
+  return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
@@ -272,8 +299,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     if (translate(&sent[i].location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto bytes = static_cast<uint32_t>(count * sizeof sent[0]);
+  note_access(ptr, size, sent, count, false);
   CUresult result;
-  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemSetAccess> r(blob_room(bytes));
     r->ptr = ptr;
@@ -282,7 +309,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     r.put(&wire::cuMemSetAccess::desc, sent, bytes);
     result = r.call();
   }
-  note_access(ptr, size, sent, count, result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS) note_access(ptr, size, sent, count, true);
   return result;
 }
 

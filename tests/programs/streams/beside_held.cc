@@ -1,6 +1,8 @@
 // Calls that wait for nobody's work, while a stream stands with a copy behind a gate that this very
-// thread opens after them.
+// thread opens after them, or beside another thread's call that waits.
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "tests/programs/common.h"
 
@@ -27,8 +29,9 @@ class Held {
     CU(cuStreamWaitValue32(stream, address_, 1, CU_STREAM_WAIT_VALUE_GEQ));
     CU(cuMemcpyHtoDAsync(memory_, host_, kBytes, stream));
   }
+  void let_go() { __atomic_store_n(word_, 1u, __ATOMIC_RELEASE); }
   ~Held() {
-    __atomic_store_n(word_, 1u, __ATOMIC_RELEASE);
+    let_go();
     CU(cuCtxSynchronize());
     unsigned char last = 0;
     CU(cuMemcpyDtoH(&last, memory_ + kBytes - 1, 1));
@@ -101,6 +104,52 @@ void memory_of_its_own() {
   printf("memory: %d\n", found);
 }
 
+// One thread's unmapping may wait for the stream; another thread's mappings do not wait for it.
+void mappings_beside_an_unmapping(const Gpu& gpu) {
+  constexpr size_t kPage = 2 << 20;
+  CUmemAllocationProp prop = {};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}};
+  const CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle first, second;
+  CUdeviceptr at = 0;
+  CU(cuMemAddressReserve(&at, 2 * kPage, 0, 0, 0));
+  CU(cuMemCreate(&first, kPage, &prop, 0));
+  CU(cuMemMap(at, kPage, 0, first, 0));
+  CU(cuMemSetAccess(at, kPage, &access, 1));
+  CU(cuCtxSynchronize());
+  {
+    Held held;
+    std::atomic<bool> begun{false};
+    std::thread unmapper([&] {
+      CU(cuCtxSetCurrent(gpu.context));
+      begun = true;
+      CU(cuMemUnmap(at, kPage));
+    });
+    while (!begun) std::this_thread::yield();
+    for (int i = 0; i < 100; ++i) {  // for the other thread to come to its call
+      CUdeviceptr other = 0;
+      CU(cuMemAddressReserve(&other, kPage, 0, 0, 0));
+      CU(cuMemAddressFree(other, kPage));
+    }
+    CU(cuMemCreate(&second, kPage, &prop, 0));
+    CU(cuMemMap(at + kPage, kPage, 0, second, 0));
+    CU(cuMemSetAccess(at + kPage, kPage, &access, 1));
+    printf("mapped beside an unmapping\n");
+    held.let_go();
+    unmapper.join();
+  }
+  CU(cuMemMap(at, kPage, 0, first, 0));
+  CU(cuMemSetAccess(at, kPage, &access, 1));
+  CU(cuMemsetD8(at, 4, 2 * kPage));
+  unsigned char last = 0;
+  CU(cuMemcpyDtoH(&last, at + 2 * kPage - 1, 1));
+  printf("mapped again: %d\n", last);
+  CU(cuMemUnmap(at, 2 * kPage));
+  for (CUmemGenericAllocationHandle handle : {first, second}) CU(cuMemRelease(handle));
+  CU(cuMemAddressFree(at, 2 * kPage));
+}
+
 void the_end_of_a_texture() {
   CUarray array = nullptr;
   const CUDA_ARRAY_DESCRIPTOR shape{64, 64, CU_AD_FORMAT_FLOAT, 1};
@@ -130,5 +179,6 @@ int main() {
   a_stream_after_that_one();
   memory_of_its_own();
   the_end_of_a_texture();
+  mappings_beside_an_unmapping(gpu);
   return 0;
 }
