@@ -54,10 +54,16 @@ void forget_contents(Context* context, Retired* gone) {
   forget_arrays(context, gone);
 }
 
+void set_resetting(Context* context, bool resetting) {
+  Locked locked(context->streams_lock);
+  context->resetting = resetting;
+}
+
 // Everything the program made in a primary context goes; handles become invalid. `life` is held;
 // its work was waited for before, as that may need other threads which want the lock. What came
 // since the proxy waits for.
 CUresult reset_primary(Context* context) {
+  set_resetting(context, true);
   Retired gone(objects());
   forget_contents(context, &gone);
   Request<wire::tubePrimaryReset> r;
@@ -68,6 +74,7 @@ CUresult reset_primary(Context* context) {
   context->cache_config.store(-1, std::memory_order_relaxed);
   for (auto& limit : context->limits) limit.store(0, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
+  set_resetting(context, false);
   return broken() != CUDA_SUCCESS ? CUDA_SUCCESS : result;
 }
 
@@ -233,7 +240,10 @@ CUresult end_context(CUcontext handle) {
   Locked life(context->life);
   if (find_context(handle) != context)
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread was faster
-  context->alive.store(false, std::memory_order_release);
+  {
+    Locked locked(context->streams_lock);  // who is just marking its streams comes before the end
+    context->alive.store(false, std::memory_order_release);
+  }
   Retired gone(objects());
   forget_contents(context, &gone);
   const uint32_t number = context->number;

@@ -98,7 +98,7 @@ Context* new_context(Context* primary, unsigned flags) {
   if (c == nullptr) c = make_object();
   if (c == nullptr) return nullptr;
   slot->object = c;
-  Locked locked(c->life);  // others look whether it is alive
+  Locked locked(c->life);  // others look whether it is still the one that they knew
   c->slot = slot;
   c->visible_device = primary->visible_device;
   c->device = primary->device;

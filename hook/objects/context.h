@@ -31,7 +31,8 @@ struct Context {
   Stream ended;  // no stream of the program: what its non-blocking ones that ended have left to do
   Lock life;     // rank 0: `retains` and `live` change, and its contents end, under it; never held
                  // while waiting for the GPU
-  Lock streams_lock;             // rank 1
+  Lock streams_lock;             // rank 1: the list, and whether others wait for what is in it
+  bool resetting = false;        // primary, `streams_lock`: its contents end just now
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
   Stream* collector =
@@ -73,15 +74,14 @@ inline const Context* base_context(const Context* context) {
 
 // The latest of all that were ever made.
 extern std::atomic<Context*> last_made_context;
-// Calls visit(context) for those that live, with `life` held. One that another thread is ending
-// just now counts as ended: that may take long.
+// Calls visit(context) for those that live, with `streams_lock` held. One that another thread is
+// ending just now counts as ended: `life` is held meanwhile, which may take long.
 template <class Visit>
 void for_each_context(Visit visit) {
   Context* context = last_made_context.load(std::memory_order_acquire);
   for (; context != nullptr; context = context->made_before) {
-    if (!context->life.try_lock()) continue;
-    if (context->alive.load(std::memory_order_acquire)) visit(context);
-    context->life.unlock();
+    Locked locked(context->streams_lock);
+    if (context->alive.load(std::memory_order_acquire) && !context->resetting) visit(context);
   }
 }
 

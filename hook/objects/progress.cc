@@ -180,7 +180,8 @@ struct Waited {
   Mark mark;
 };
 
-// What the context's streams have left to do. `life` is held, so that the proxy still knows them.
+// What the context's streams have left to do. `streams_lock` is held, so that the proxy still knows
+// them.
 void add_marks(Context* context, std::vector<Waited>* all) {
   const auto add = [all](Stream* stream) {
     Mark mark;
@@ -189,7 +190,6 @@ void add_marks(Context* context, std::vector<Waited>* all) {
   };
   add(&context->legacy);
   add(&context->ended);
-  Locked locked(context->streams_lock);
   for (Stream* s = context->streams; s != nullptr; s = s->next) add(s);
 }
 

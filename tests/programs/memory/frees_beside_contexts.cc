@@ -1,6 +1,7 @@
 // Freeing memory waits for the context that it belongs to, and for no other: not for the work of
 // another context, which may be waiting for what the freeing thread does next, and for its own also
 // when another context is current.
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -102,6 +103,52 @@ void free_elsewhere(Gate& gate, CUcontext current) {
   CU(cuStreamDestroy(stream));
 }
 
+CUgreenCtx green_context() {
+  CUdevResource all{}, part{};
+  CUdevResourceDesc description{};
+  CUgreenCtx green = nullptr;
+  unsigned groups = 1;
+  CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+  CU(cuDevSmResourceSplitByCount(&part, &groups, &all, nullptr, 0, 8));
+  CU(cuDevResourceGenerateDesc(&description, &part, 1));
+  CU(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  return green;
+}
+
+// Memory of the primary context goes while a stream of a green one waits to write it, and another
+// thread gives back pinned memory of `created` all the time.
+void free_beside_frees(Gate& gate) {
+  constexpr int kRounds = 30, kFrees = 300, kStreams = 128;
+  use(primary);
+  CUgreenCtx green = green_context();
+  CUstream streams[kStreams];
+  for (CUstream& stream : streams)
+    CU(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+  int early = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    CUdeviceptr memory = 0;
+    CU(cuMemAlloc(&memory, kBytes));
+    gate.close(streams[kStreams - 1]);
+    CU(cuMemsetD8Async(memory, 1, kBytes, streams[kStreams - 1]));
+    std::atomic<bool> freed{false};
+    std::thread beside([&] {
+      use(created);
+      for (int i = 0; i < kFrees; ++i) {
+        void* pinned = nullptr;
+        CU(cuMemHostAlloc(&pinned, 4096, 0));
+        CU(cuMemFreeHost(pinned));
+      }
+      early += freed ? 1 : 0;
+      gate.open();
+    });
+    CU(cuMemFree(memory));
+    freed = true;
+    beside.join();
+  }
+  printf("frees before the work had ended: %d\n", early);
+  CU(cuGreenCtxDestroy(green));
+}
+
 }  // namespace
 
 int main() {
@@ -116,5 +163,6 @@ int main() {
   free_beside(gate, created, third);
   free_elsewhere(gate, third);
   free_elsewhere(gate, primary);
+  free_beside_frees(gate);
   return 0;
 }
