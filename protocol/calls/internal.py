@@ -153,7 +153,7 @@ message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
 message("tubeContextDestroy", "post", number="u32", behind="all")
 # frees what the client made there
 message("tubePrimaryReset", "reply", device="u32", behind="all")
-message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64",
+message("tubeContextLimit", "reply", behind="tried", set="u32", limit="i32", value="u64",
         reply=dict(value="u64"))
 
 chapter("green context")

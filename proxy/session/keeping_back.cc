@@ -43,14 +43,14 @@ void Session::keep_executed() {
 }
 
 bool Session::stay_behind_all() {
-  if (going_on_ || !parked_.any()) return false;
+  if (going_on_ || !parked_.uses()) return false;
   stays_behind_all_ = true;
   again_ = true;
   return true;
 }
 
 bool Session::end_behind_all() {
-  if (going_on_ || !parked_.any()) return false;
+  if (going_on_ || !parked_.uses()) return false;
   stays_behind_all_ = true;
   ends_later_ = true;
   return true;

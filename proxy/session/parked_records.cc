@@ -6,8 +6,7 @@
 namespace tube::proxy {
 
 bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
-  if (uses.count == 0) return false;
-  if (keys.behind == wire::Behind::kAll) return true;
+  if (keys.behind == wire::Behind::kAll && uses.count != 0) return true;
   if (keys.behind != wire::Behind::kNamed && uses.ends != 0) return true;
   for (const ParkKeys::Key& key : keys.all()) {
     const auto found = uses.keys.find(key.value);
@@ -18,7 +17,7 @@ bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
 }
 
 void ParkedRecords::note(Uses& uses, const ParkKeys& keys, int by) {
-  uses.count += static_cast<size_t>(by);
+  if (keys.uses) uses.count += static_cast<size_t>(by);
   if (keys.behind == wire::Behind::kAll) uses.ends += static_cast<size_t>(by);
   for (const ParkKeys::Key& key : keys.all()) {
     Use& use = uses.keys[key.value];
@@ -40,11 +39,13 @@ void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::b
   Record& record = records_.emplace_back();
   record.header = header;
   record.keys = keys;
+  record.keys.uses =
+      keys.behind != wire::Behind::kTried || header.reply_slot == abi::kNoReply;
   record.bytes = payload.size();
   record.data = std::make_unique_for_overwrite<std::byte[]>(payload.size());
   if (!payload.empty()) std::memcpy(record.data.get(), payload.data(), payload.size());
   bytes_ += payload.size();
-  note(kept_, keys, +1);
+  note(kept_, record.keys, +1);
   if (keys.behind == wire::Behind::kAll) count(ends_kept_);
   any_ = true;
 }

@@ -14,7 +14,9 @@
 // Records that end or move what others may use without naming it (frees, unloads) stay behind all
 // that are kept (wire::Behind::kAll). What is made meanwhile takes nobody's place: an object keeps
 // its id, and memory its address, until its end is executed. So calls that allocate are tried at
-// once, and stay behind the kept ends only where they found no memory (kTried).
+// once, and stay behind the kept ends only where they found no memory (kTried). Their caller waits
+// for the answer meanwhile, and so has nothing that another thread's record may end: no record
+// stays behind them but by their names.
 //
 // Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record, and for each
 // that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only, but
@@ -61,6 +63,7 @@ class ParkKeys {
   std::span<const Key> all() const { return {keys_, count_}; }
 
   wire::Behind behind = wire::Behind::kNamed;
+  bool uses = true;  // may use without naming it what others end
 
  private:
   static constexpr size_t kMost = 12;
@@ -88,6 +91,8 @@ class ParkedRecords {
 
   // Whether anything is held or kept; otherwise every record may go.
   bool any() const { return any_; }
+  // Whether something is held or kept that may use without naming it what others end.
+  bool uses() const { return held_.count != 0 || kept_.count != 0; }
   // Whether a stream is held. False inside release() for a record that stays behind all, whatever
   // is kept behind it.
   bool holds() const { return held_.count != 0; }
@@ -152,8 +157,8 @@ class ParkedRecords {
   // What stands before a record: held streams, or kept records.
   struct Uses {
     std::unordered_map<uint64_t, Use> keys;
-    size_t count = 0;
-    size_t ends = 0;  // of these, kAll
+    size_t count = 0;  // that may use what others end
+    size_t ends = 0;   // kAll
   };
 
   static bool meets(const ParkKeys& keys, const Uses& uses);

@@ -152,6 +152,7 @@ TEST(Properties, TheseRecordsAreTriedBeforeTheyStay) {
                                    "tubeMemAlloc",
                                    "tubePinnedAlloc",
                                    "tubeMemGetInfo",
+                                   "tubeContextLimit",
                                    "tubeGreenContextCreate",
                                    "tubeImportHandle",
                                    "tubeIpcOpenMem",

@@ -29,12 +29,19 @@ class ParkedRecordsTest : public testing::Test {
   // As the session does with a record that comes.
   void comes(uint64_t sequence, const ParkKeys& keys) {
     if (!parked.must_stay(keys)) return went.push_back(sequence);
+    keep(sequence, keys);
+  }
+  void keep(uint64_t sequence, const ParkKeys& keys, uint32_t reply_slot = abi::kNoReply) {
     abi::RecordHeader header{};
     header.sequence = sequence;
+    header.reply_slot = reply_slot;
     parked.keep(header, {}, keys);
   }
   void lets_go(const ParkKeys& keys) {
     parked.let_go(keys);
+    lets_go_nothing();
+  }
+  void lets_go_nothing() {
     parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
       went.push_back(header.sequence);
       return true;
@@ -139,6 +146,34 @@ TEST_F(ParkedRecordsTest, WhatIsTriedStaysBehindTheEndsOnceItIsKept) {
   EXPECT_EQ(went, Went{2});
   lets_go(stream(1));
   EXPECT_EQ(went, (Went{2, 1, 3}));
+}
+
+// A load of code that waits for the program's streams: what another thread frees is not its own.
+TEST_F(ParkedRecordsTest, NothingThatEndsStaysBehindWhatWasTriedAndIsWaitedFor) {
+  ParkKeys load, free;
+  load.behind = wire::Behind::kTried;
+  free.behind = wire::Behind::kAll;
+  keep(1, load, 0);
+  EXPECT_TRUE(parked.any());
+  EXPECT_FALSE(parked.uses());
+  comes(2, free);
+  EXPECT_EQ(went, Went{2});
+  keep(3, load);
+  EXPECT_TRUE(parked.uses());
+  comes(4, free);
+  EXPECT_EQ(went, Went{2}) << "nobody waits for the answer of 3";
+  lets_go_nothing();
+  EXPECT_EQ(went, (Went{2, 1, 3, 4}));
+}
+
+TEST_F(ParkedRecordsTest, WhatWasTriedKeepsWhatItNames) {
+  ParkKeys make = with({}, NamedKind::kKernel, 5, true);
+  make.behind = wire::Behind::kTried;
+  keep(1, make, 0);
+  comes(2, with(stream(1), NamedKind::kKernel, 5, false));
+  EXPECT_EQ(went, Went{});
+  lets_go_nothing();
+  EXPECT_EQ(went, (Went{1, 2}));
 }
 
 TEST_F(ParkedRecordsTest, WhatIsHeldDuringTheReleaseCountsAtOnce) {
