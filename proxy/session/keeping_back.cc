@@ -19,8 +19,11 @@ bool Session::keep_back() {
   const abi::RecordHeader& header = reader_->header();
   const ParkKeys keys = keys_of(header, reader_->payload());
   if (!parked_.must_stay(keys)) {
-    const bool tried = keys.behind == wire::Behind::kTried;  // it may stay once it was executed
-    return tried && !parked_.has_room(reader_->payload().size()) && !wait_for_room();
+    // It may stay once it was executed.
+    const bool tried = keys.behind == wire::Behind::kTried;
+    const size_t bytes = reader_->payload().size();
+    const bool room = tried ? parked_.has_room(bytes) : parked_.has_bytes(bytes);
+    return !room && !wait_for_room();
   }
   if (header.reply_slot != abi::kNoReply && wire::properties_of(header.call).marks) {
     shared::complete_reply(segment_, header.reply_slot, header.sequence, CUDA_ERROR_NOT_READY, {});

@@ -102,8 +102,10 @@ class ParkedRecords {
   // stays by its names alone.
   bool must_stay(const ParkKeys& keys) const;
   bool has_room(size_t bytes) const {
-    return records_.size() < limits_.records && bytes_ + bytes <= limits_.bytes;
+    return records_.size() < limits_.records && has_bytes(bytes);
   }
+  // For a record that need not stay, but may come again: there is one of a stream at most.
+  bool has_bytes(size_t bytes) const { return bytes_ + bytes <= limits_.bytes; }
   void keep(const abi::RecordHeader& header, std::span<const std::byte> payload,
             const ParkKeys& keys);
 

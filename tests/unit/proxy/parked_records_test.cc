@@ -246,6 +246,8 @@ TEST_F(ParkedRecordsTest, BytesAndRecordsAreBounded) {
   EXPECT_TRUE(small.has_room(40));
   small.keep({}, {}, stream(1));
   EXPECT_FALSE(small.has_room(0));
+  EXPECT_TRUE(small.has_bytes(40));
+  EXPECT_FALSE(small.has_bytes(41));
 }
 
 // Random programs: whatever is held and let go when, two records that share an object which one of
