@@ -118,8 +118,10 @@ class ContextShares {
     if (placement_.due(stream, share.gpu)) move(stream, share, leaves);
   }
   // Puts in front of an operation what the legacy stream's order demands (stream_order.h).
-  CUresult put_in_order(StreamState& stream, ContextShare& share, StreamUse use) {
-    return share.order.before(stream, share.legacy.get(), use, captures());
+  // `sequence`: of its record.
+  CUresult put_in_order(StreamState& stream, ContextShare& share, StreamUse use,
+                        uint64_t sequence) {
+    return share.order.before(stream, share.legacy.get(), use, captures(), sequence);
   }
   // A stream of the client is about to be destroyed: its work still counts for the legacy stream,
   // or, of a non-blocking one, for its context.

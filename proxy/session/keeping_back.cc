@@ -30,10 +30,34 @@ bool Session::keep_back() {
   } else {
     if (!parked_.has_room(reader_->payload().size()) && !wait_for_room()) return true;
     if (!parked_.must_stay(keys)) return false;
+    mark_ahead(header, reader_->payload());
     parked_.keep(header, reader_->payload(), keys);
   }
   reader_->consume();
   return true;
+}
+
+// A mark on the legacy stream is about to be kept. It covers what its context's blocking streams
+// have by now, but not what comes to those that are not held before it is executed, which may wait
+// for the program to see the mark.
+void Session::mark_ahead(const abi::RecordHeader& header, std::span<const std::byte> payload) {
+  wire::tubeSignal mark;
+  if (header.call != static_cast<uint32_t>(wire::tubeSignal::kCall) ||
+      payload.size() < sizeof(mark))
+    return;
+  std::memcpy(&mark, payload.data(), sizeof(mark));
+  ContextShare* share = contexts_.of_record(header.context);
+  CUresult error = CUDA_SUCCESS;
+  if (mark.stream != wire::kLegacyStream || share == nullptr || !share->order.dirty()) return;
+  StreamState* legacy = contexts_.stream(mark.stream, header.context, &error);
+  if (legacy == nullptr || contexts_.make_current(*share) != CUDA_SUCCESS) return;
+  if (runs_.on()) runs_.end();
+  const auto held = [this](const StreamState& stream) {
+    ParkKeys keys;
+    stream.add_keys(keys, true);
+    return parked_.must_stay(keys);
+  };
+  (void)share->order.mark_ahead(*legacy, captures(), held);  // else when it is executed
 }
 
 // The record at the ring's head was executed and is not done.
@@ -116,7 +140,7 @@ ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::
       const Object* object = objects_.find(wire::Kind::kStream, id);
       const ContextShare* share = contexts_.of_record(header.context);
       if (id == wire::kLegacyStream && share != nullptr)
-        StreamState::add_legacy_keys(keys, share->number);
+        StreamState::add_legacy_keys(keys, share->number, !properties.marks);
       else if (id == wire::kEndedStreams && share != nullptr)
         StreamState::add_ended_keys(keys, share->number);
       else if (object != nullptr)

@@ -11,7 +11,7 @@ bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
   for (const ParkKeys::Key& key : keys.all()) {
     const auto found = uses.keys.find(key.value);
     if (found == uses.keys.end()) continue;
-    if (found->second.changers != 0 || (key.changes && found->second.users != 0)) return true;
+    if (found->second.changers != 0 || (key.looks && found->second.users != 0)) return true;
   }
   return false;
 }

@@ -10,7 +10,9 @@
 // instances of graphs, the legacy stream's order, what ended streams leave, uploads whose call has
 // returned. Some of them it
 // changes (a stream always), the others it only uses. It stays behind an earlier record that is
-// kept here when they name one object and either changes it, and behind a held stream likewise.
+// kept here when they name one object and either changes it, and behind a held stream likewise. A
+// mark on the legacy stream stays behind the blocking streams' records, but those that come later
+// do not stay behind it.
 // Records that end or move what others may use without naming it (frees, unloads) stay behind all
 // that are kept (wire::Behind::kAll). What is made meanwhile takes nobody's place: an object keeps
 // its id, and memory its address, until its end is executed. So calls that allocate are tried at
@@ -42,7 +44,8 @@ class ParkKeys {
  public:
   struct Key {
     uint64_t value;
-    bool changes;
+    bool changes;  // users stay behind it
+    bool looks;    // it stays behind users
   };
   // What keys are made of beside the described kinds of objects.
   enum class Order : uint8_t { kLegacy = 16, kEnded, kUploads };
@@ -56,16 +59,19 @@ class ParkKeys {
     return key(static_cast<uint8_t>(order), number);
   }
 
-  void add(uint64_t value, bool changes) {
-    if (count_ < kMost) keys_[count_++] = {value, changes};
-    else behind = wire::Behind::kAll;
-  }
+  void add(uint64_t value, bool changes) { add({value, changes, changes}); }
+  // It changes nothing, but sees what those before it have left.
+  void add_look(uint64_t value) { add({value, false, true}); }
   std::span<const Key> all() const { return {keys_, count_}; }
 
   wire::Behind behind = wire::Behind::kNamed;
   bool uses = true;  // may use without naming it what others end
 
  private:
+  void add(Key key) {
+    if (count_ < kMost) keys_[count_++] = key;
+    else behind = wire::Behind::kAll;
+  }
   static constexpr size_t kMost = 12;
   // Two objects with one key would only wait for each other without need.
   static uint64_t key(uint8_t kind, uint64_t id) { return id * 0x9e3779b97f4a7c15u + kind; }

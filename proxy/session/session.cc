@@ -421,7 +421,7 @@ StreamOp Session::enter(StreamOp op, StreamUse use) {
   // A stream of another GPU than the caller's: its events must come from its own context.
   if (runs_.on()) runs_.make_way(*op.state, *share);
   op.error = contexts_.make_current(*share);
-  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(*op.state, *share, use);
+  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(*op.state, *share, use, record_->sequence);
   if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && copies_.owes_wait(*op.state))
     op.error = copies_.wait_for_uploads(*op.state);
   return op;
@@ -443,7 +443,8 @@ StreamOp Session::launch_op(uint64_t untrusted_stream, bool plain) {
   if (!plain || op.error != CUDA_SUCCESS) return op;
   op.stream = stream.stream;
   op.error = contexts_.make_current(*share);
-  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(stream, *share, StreamUse::kWork);
+  if (op.error == CUDA_SUCCESS)
+    op.error = contexts_.put_in_order(stream, *share, StreamUse::kWork, record_->sequence);
   if (op.error != CUDA_SUCCESS) return op;
   runs_.begin(stream);
   op.in_run = true;

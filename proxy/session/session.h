@@ -467,6 +467,7 @@ class Session {
   bool step();
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();
+  void mark_ahead(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool waits_for_memory(const abi::RecordHeader& header) const;
   void keep_executed();
   void take_fds_back();

@@ -27,22 +27,6 @@ CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {
   return driver_.cuStreamWaitEvent(waiter.stream, waited.join, 0);
 }
 
-CUresult StreamOrder::before_legacy(StreamState& legacy, bool captures) {
-  CUresult first = CUDA_SUCCESS;
-  size_t kept = 0;
-  for (StreamState* stream : dirty_) {
-    if (capturing(*stream, captures)) {
-      dirty_[kept++] = stream;
-      continue;
-    }
-    stream->dirty = false;
-    if (CUresult error = join(legacy, *stream); error != CUDA_SUCCESS && first == CUDA_SUCCESS)
-      first = error;
-  }
-  dirty_.resize(kept);
-  return first;
-}
-
 CUresult StreamOrder::before_blocking(StreamState& stream, StreamState& legacy) {
   stream.seen_epoch = epoch_;
   epoch_seen_ = true;
@@ -65,11 +49,14 @@ CUresult StreamOrder::hold_position(StreamState& legacy) {
 }
 
 CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use,
-                             bool captures) {
+                             bool captures, uint64_t sequence) {
   if (stream.legacy) {
     CUresult error = CUDA_SUCCESS;
     if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);
-    if (!dirty_.empty() && error == CUDA_SUCCESS) error = before_legacy(stream, captures);
+    if (!dirty_.empty() && error == CUDA_SUCCESS) {
+      const auto later = [&](const StreamState& each) { return each.dirty_since > sequence; };
+      error = join_dirty(stream, captures, later);
+    }
     if (use == StreamUse::kWork) position_held_ = false;
     if (use == StreamUse::kWork && epoch_seen_) {
       ++epoch_;
@@ -84,6 +71,7 @@ CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse
   if (stream.seen_epoch != epoch_ && legacy != nullptr) error = before_blocking(stream, *legacy);
   if (!stream.dirty) {
     stream.dirty = true;
+    stream.dirty_since = sequence;
     dirty_.push_back(&stream);
   }
   return error;

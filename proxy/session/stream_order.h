@@ -35,8 +35,20 @@ class StreamOrder {
 
   // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in,
   // nullptr when it was never used. `captures`: some stream of the client may be capturing, so ask
-  // the driver before touching one.
-  CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures);
+  // the driver before touching one. `sequence`: of the operation's record, which may have been kept
+  // back, and then waits for nothing that came to a blocking stream after it.
+  CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures,
+                  uint64_t sequence);
+  // Does some stream have work that the legacy stream has not waited for?
+  bool dirty() const { return !dirty_.empty(); }
+  // A marker on the legacy stream comes when some stream is held: it waits now for those that are
+  // not, since work may come there before it is put in. `held(stream)`.
+  template <class Held>
+  CUresult mark_ahead(StreamState& legacy, bool captures, Held&& held) {
+    if (dirty_.empty()) return CUDA_SUCCESS;
+    if (const CUresult error = hold_position(legacy); error != CUDA_SUCCESS) return error;
+    return join_dirty(legacy, captures, held);
+  }
   // Will before() ask the driver about other streams than `stream`?
   bool concerns_others(const StreamState& stream, const StreamState* legacy) const {
     if (stream.legacy) return !dirty_.empty();
@@ -55,7 +67,23 @@ class StreamOrder {
   CUresult record_join(StreamState& stream);
   CUresult join(StreamState& waiter, StreamState& waited);
   bool capturing(const StreamState& stream, bool captures) const;
-  CUresult before_legacy(StreamState& legacy, bool captures);
+  // The legacy stream waits for the dirty streams, but not for those that `stays` answers true for.
+  template <class Stays>
+  CUresult join_dirty(StreamState& legacy, bool captures, Stays&& stays) {
+    CUresult first = CUDA_SUCCESS;
+    size_t kept = 0;
+    for (StreamState* stream : dirty_) {
+      if (stays(*stream) || capturing(*stream, captures)) {
+        dirty_[kept++] = stream;
+        continue;
+      }
+      stream->dirty = false;
+      if (CUresult error = join(legacy, *stream); error != CUDA_SUCCESS && first == CUDA_SUCCESS)
+        first = error;
+    }
+    dirty_.resize(kept);
+    return first;
+  }
   CUresult before_blocking(StreamState& stream, StreamState& legacy);
   // Remembers in legacy.join where its own work ends, before something is put behind it that only
   // the legacy stream waits for.

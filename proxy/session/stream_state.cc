@@ -16,9 +16,11 @@ constexpr uint64_t kLegacyKey = 1u << 31;
 StreamState::StreamState() = default;
 StreamState::~StreamState() = default;
 
-void StreamState::add_legacy_keys(ParkKeys& keys, uint32_t context) {
+void StreamState::add_legacy_keys(ParkKeys& keys, uint32_t context, bool works) {
   keys.add(ParkKeys::object(wire::NamedKind::kStream, kLegacyKey | context), true);
-  keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), true);
+  const uint64_t order = ParkKeys::order(ParkKeys::Order::kLegacy, context);
+  if (works) keys.add(order, true);
+  else keys.add_look(order);
   keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
 }
 
@@ -27,7 +29,7 @@ void StreamState::add_ended_keys(ParkKeys& keys, uint32_t context) {
 }
 
 void StreamState::add_keys(ParkKeys& keys, bool works, bool ends) const {
-  if (legacy) return add_legacy_keys(keys, context);
+  if (legacy) return add_legacy_keys(keys, context, works);
   keys.add(ParkKeys::object(wire::NamedKind::kStream, id), true);
   if (blocking() && (works || ends))
     keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), false);

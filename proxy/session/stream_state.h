@@ -39,7 +39,7 @@ struct StreamState final : ObjectState, PlacedStream {
   // the record's handler says. `made`: the record makes it.
   static void add_keys_unmade(ParkKeys& keys, uint64_t id, const ContextShare* share, bool made);
   // The same for the legacy stream of a context, whether there is a stand-in for it or not.
-  static void add_legacy_keys(ParkKeys& keys, uint32_t context);
+  static void add_legacy_keys(ParkKeys& keys, uint32_t context, bool works);
   // Of a record that marks a point behind what ended streams have left to do.
   static void add_ended_keys(ParkKeys& keys, uint32_t context);
 
@@ -60,6 +60,7 @@ struct StreamState final : ObjectState, PlacedStream {
 
   // stream_order
   bool dirty = false;
+  uint64_t dirty_since = 0;  // the sequence of the record
   uint64_t seen_epoch = 0;
   CUevent join = nullptr;  // made when first needed
 

@@ -129,7 +129,7 @@ TEST_F(ContextSharesTest, TheLegacyStreamIsThatOfTheRecordsContextAndMadeOnce) {
 TEST_F(ContextSharesTest, WorkOfABusyStreamThatGoesStillCountsForTheLegacyStream) {
   StreamState& stream = add_stream(wire::make_id(1, 1), 1);
   ContextShare& share = *contexts.find(1);
-  EXPECT_EQ(contexts.put_in_order(stream, share, StreamUse::kWork), CUDA_SUCCESS);
+  EXPECT_EQ(contexts.put_in_order(stream, share, StreamUse::kWork, 1), CUDA_SUCCESS);
   test::fake().stream_busy = true;
   contexts.retire(stream);
   ASSERT_NE(share.legacy, nullptr) << "it is made to stand for the work that is left";

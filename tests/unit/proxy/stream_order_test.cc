@@ -20,10 +20,14 @@ class StreamOrderTest : public ::testing::Test {
     stream.flags = flags;
   }
   std::vector<std::string> work(StreamState& stream, StreamUse use = StreamUse::kWork) {
+    return work(stream, use, ++sequence);
+  }
+  std::vector<std::string> work(StreamState& stream, StreamUse use, uint64_t of_record) {
     test::fake().calls.clear();
-    EXPECT_EQ(order.before(stream, &legacy, use, false), CUDA_SUCCESS);
+    EXPECT_EQ(order.before(stream, &legacy, use, false, of_record), CUDA_SUCCESS);
     return test::fake().calls;
   }
+  uint64_t sequence = 0;
   using Calls = std::vector<std::string>;
   Driver driver;
   StreamOrder order;
@@ -100,6 +104,20 @@ TEST_F(StreamOrderTest, ALaterBlockingStreamWaitsForLegacyWorkButNotForADestroye
   EXPECT_EQ(order.retire(blocking, &legacy, false), CUDA_SUCCESS);
   EXPECT_EQ(test::fake().calls, (Calls{"record s1", "record s2", "wait s1"}));
   EXPECT_EQ(work(other), (Calls{"wait s3"}));
+  EXPECT_EQ(work(legacy), (Calls{"record s3", "wait s1"}));
+}
+
+// A marker that is kept back: `blocking` is held, and more comes to `other`.
+TEST_F(StreamOrderTest, AKeptMarkerWaitsForNothingThatCameToOtherStreamsLater) {
+  work(blocking);
+  work(other);
+  test::fake().calls.clear();
+  const auto held = [&](const StreamState& stream) { return &stream == &blocking; };
+  EXPECT_EQ(order.mark_ahead(legacy, false, held), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s3", "wait s1"}));
+  const uint64_t marker = ++sequence;
+  work(other);
+  EXPECT_EQ(work(legacy, StreamUse::kMarker, marker), (Calls{"record s2", "wait s1"}));
   EXPECT_EQ(work(legacy), (Calls{"record s3", "wait s1"}));
 }
 
