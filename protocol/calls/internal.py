@@ -115,7 +115,7 @@ struct("HostSegment", address="u64", bytes="u64", offset="u64", token="u64")
 # the client's own memory at its own address: segments for the pages that no earlier registration of
 # the client covers. Answered when the driver has (un)registered it.
 message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="HostSegment[]",
-        behind="ends")
+        behind="tried")
 message("tubeHostUnregister", "reply", base="u64", behind="all")
 # kept: what the function holds and gives back when it needs to, which counts as free
 message("tubeMemGetInfo", "reply", kept="u64", behind="tried", reply=dict(free="u64", total="u64"))
@@ -252,7 +252,7 @@ message("tubeGraphFree", "reply", dptr="u64", behind="all")
 # attr: CUgraphMem_attribute, of GPU `device`
 enum("GraphMemoryOp", "u32", kRead=0, kSet=1, kTrim=2)
 message("tubeGraphMemory", "reply", device="u32", op="GraphMemoryOp", attr="i32", value="u64",
-        behind="all",
+        behind="tried",
         reply=dict(value="u64"))
 
 

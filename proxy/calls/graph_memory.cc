@@ -87,8 +87,30 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphFree>& call,
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// Whether the memory of the client's graphs depends on what is kept back.
+bool graph_memory_moves_later(Session& session) {
+  bool moves = false;
+  session.parked().each([&](const abi::RecordHeader& header, std::span<const std::byte>) {
+    switch (wire::Call{header.call}) {
+      case wire::Call::cuGraphLaunch:
+      case wire::Call::cuGraphExecDestroy:
+      case wire::Call::cuGraphUpload:
+      case wire::Call::tubeGraphFree:
+      case wire::Call::tubeGraphFreeAsync:
+      case wire::Call::tubeGraphMemory: moves = true; break;
+      default: break;
+    }
+  });
+  return moves;
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeGraphMemory>& call,
                 Reply<wire::tubeGraphMemory>& reply) {
+  if (graph_memory_moves_later(session) && session.stay_behind_all()) return CUDA_SUCCESS;
   if (call->device >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
   const CUdevice device = session.shared().gpus[call->device].device;
   const auto attribute = static_cast<CUgraphMem_attribute>(call->attr);

@@ -112,8 +112,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostRegister>& call,
     segments.push_back({segment, file->second.get()});
   }
   if (missing) return CUDA_ERROR_INVALID_VALUE;
-  return session.host_pages().add(session.context()->number, call->base, call->bytes, call->flags,
-                                  segments);
+  const CUresult error = session.host_pages().add(session.context()->number, call->base,
+                                                  call->bytes, call->flags, segments);
+  // The end of an earlier registration of these pages may be kept back.
+  if (error == CUDA_SUCCESS || session.was_kept() || !session.parked().ends()) return error;
+  session.come_again();
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,

@@ -133,14 +133,14 @@ TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
             (std::set<std::string>{"tubeStoreRelease", "tubeStoreSeal", "tubeUnload", "tubeMemFree",
                                    "tubePinnedFree", "tubeContextDestroy", "tubePrimaryReset",
                                    "tubeHostUnregister", "tubeIpcCloseMem", "tubeGraphFree",
-                                   "tubeGraphMemory", "tubeExternalFree", "tubeDestroyExternal",
+                                   "tubeExternalFree", "tubeDestroyExternal",
                                    "cuMemRelease", "cuMemUnmap", "cuFlushGPUDirectRDMAWrites",
                                    "cuCtxResetPersistingL2Cache"}));
 }
 
 TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kEnds; }),
-            (std::set<std::string>{"tubeStoreReserve", "tubeHostRegister"}));
+            (std::set<std::string>{"tubeStoreReserve"}));
 }
 
 // What may need the memory that kept records give back, or ends what they may use and is answered
@@ -151,6 +151,8 @@ TEST(Properties, TheseRecordsAreTriedBeforeTheyStay) {
                                    "tubeGetKernel",
                                    "tubeMemAlloc",
                                    "tubePinnedAlloc",
+                                   "tubeHostRegister",
+                                   "tubeGraphMemory",
                                    "tubeMemGetInfo",
                                    "tubeContextLimit",
                                    "tubeGreenContextCreate",
