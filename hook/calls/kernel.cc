@@ -198,8 +198,9 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value, CUd
   if (const CUresult r = kernel_on(k, context, &on); r != CUDA_SUCCESS) return r;
   if (const CUresult r = check_attribute(*on, *context, attribute, value); r != CUDA_SUCCESS)
     return r;
-  const bool changes = on->attributes[attribute].load(std::memory_order_relaxed) != value;
-  if (changes) forget_all_updates();
+  // Libraries set an attribute before every launch; sent, it would wait for kernels that are held.
+  if (on->attributes[attribute].load(std::memory_order_relaxed) == value) return sticky_error();
+  forget_all_updates();
   CUresult result;
   {
     Request<wire::tubeKernelSetAttribute> r;
@@ -209,7 +210,7 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value, CUd
     r->value = value;
     result = r.post();
   }
-  if (changes) forget_all_updates();  // what another thread's update proved between the two
+  forget_all_updates();  // what another thread's update proved between the two
   if (result != CUDA_SUCCESS) return result;
   on->attributes[attribute].store(value, std::memory_order_relaxed);
   Locked locked(k->lock);

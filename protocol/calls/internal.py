@@ -69,8 +69,8 @@ message("tubeGetManaged", "reply", library="id", name="name", reply=dict(dptr="u
 # answers a NUL-separated list of all kernel names
 message("tubeListKernels", "reply", library="id", kind="LoadedAs", first="u32",
         reply=dict(total="u32", names="blob"))
-message("tubeKernelSetAttribute", "post", kernel="kernel", attribute="i32", value="i32",
-        changes=("kernel",))
+# One that may harm a launch which is kept back stays behind it (Session::change_named).
+message("tubeKernelSetAttribute", "post", kernel="kernel", attribute="i32", value="i32")
 # all of them on the context's GPU, as the kernel was described there first
 message("tubeKernelGetAttribute", "reply", kernel="kernel",
         reply=dict(attributes="KernelAttribute[]"))

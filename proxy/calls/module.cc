@@ -382,6 +382,21 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call,
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// Whether launches before it go as they would have without it.
+bool harms_none(const KernelState& kernel, uint32_t gpu, int32_t attribute, int32_t value) {
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return true;  // a hint
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      return kernel.dynamic_limit(gpu) != KernelState::kNoLimit &&
+             value >= kernel.dynamic_limit(gpu);
+    default: return false;
+  }
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& call,
                 Reply<wire::tubeKernelSetAttribute>&) {
   session.runs().forget();
@@ -392,6 +407,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   const auto id = static_cast<CUfunction_attribute>(call->attribute);
   const uint32_t gpu = session.context()->gpu;
   const CUdevice device = session.shared().gpus[gpu].device;
+  if (!harms_none(kernel, gpu, call->attribute, call->value) && session.change_named())
+    return CUDA_SUCCESS;
   if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     const CUresult error =
         module_of(session, *object)
@@ -404,10 +421,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
     if (CUresult error = take_own_module_of(session, call->kernel); error != CUDA_SUCCESS)
       return error;
   }
-  if (!kernel.is_library_kernel)
-    return session.driver().cuFuncSetAttribute(kernel.function, id, call->value);
-  return session.driver().cuKernelSetAttribute(id, call->value,
-                                               reinterpret_cast<CUkernel>(kernel.function), device);
+  const CUresult error =
+      kernel.is_library_kernel
+          ? session.driver().cuKernelSetAttribute(
+                id, call->value, reinterpret_cast<CUkernel>(kernel.function), device)
+          : session.driver().cuFuncSetAttribute(kernel.function, id, call->value);
+  if (error == CUDA_SUCCESS && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    kernel.set_dynamic_limit(gpu, call->value);
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& call,

@@ -66,7 +66,16 @@ void Session::keep_executed() {
   ParkKeys keys = keys_of(header, reader_->payload());
   if (ends_later_) header.reply_slot = abi::kNoReply;
   if (stays_behind_all_) keys.behind = wire::Behind::kAll;
+  if (changes_named_) keys.change_all();
   parked_.keep(header, reader_->payload(), keys);
+}
+
+bool Session::change_named() {
+  if (going_on_ || !parked_.any()) return false;
+  ParkKeys keys = keys_of(reader_->header(), reader_->payload());
+  keys.change_all();
+  changes_named_ = again_ = parked_.must_stay(keys);
+  return again_;
 }
 
 bool Session::stay_behind_all() {

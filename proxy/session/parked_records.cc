@@ -39,8 +39,7 @@ void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::b
   Record& record = records_.emplace_back();
   record.header = header;
   record.keys = keys;
-  record.keys.uses =
-      keys.behind != wire::Behind::kTried || header.reply_slot == abi::kNoReply;
+  record.keys.uses = keys.behind != wire::Behind::kTried || header.reply_slot == abi::kNoReply;
   record.bytes = payload.size();
   record.data = std::make_unique_for_overwrite<std::byte[]>(payload.size());
   if (!payload.empty()) std::memcpy(record.data.get(), payload.data(), payload.size());

@@ -62,6 +62,9 @@ class ParkKeys {
   void add(uint64_t value, bool changes) { add({value, changes, changes}); }
   // It changes nothing, but sees what those before it have left.
   void add_look(uint64_t value) { add({value, false, true}); }
+  void change_all() {
+    for (Key& key : keys_) key.changes = key.looks = true;
+  }
   std::span<const Key> all() const { return {keys_, count_}; }
 
   wire::Behind behind = wire::Behind::kNamed;

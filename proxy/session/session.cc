@@ -279,7 +279,7 @@ bool Session::step() {
 
 void Session::execute(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   record_ = &header;
-  again_ = ends_later_ = stays_behind_all_ = false;
+  again_ = ends_later_ = stays_behind_all_ = changes_named_ = false;
   ranges_.at_record(header.sequence);
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   call_.store(header.call, std::memory_order_relaxed);
@@ -421,7 +421,8 @@ StreamOp Session::enter(StreamOp op, StreamUse use) {
   // A stream of another GPU than the caller's: its events must come from its own context.
   if (runs_.on()) runs_.make_way(*op.state, *share);
   op.error = contexts_.make_current(*share);
-  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(*op.state, *share, use, record_->sequence);
+  if (op.error == CUDA_SUCCESS)
+    op.error = contexts_.put_in_order(*op.state, *share, use, record_->sequence);
   if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && copies_.owes_wait(*op.state))
     op.error = copies_.wait_for_uploads(*op.state);
   return op;

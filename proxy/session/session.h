@@ -290,6 +290,9 @@ class Session {
   bool stay_behind_all();
   // The same, and the client is told CUDA_SUCCESS at once.
   bool end_behind_all();
+  // For a record that changes the objects which it names, although they are not marked so. True:
+  // something that is kept back names them; it comes again behind that.
+  bool change_named();
   // The record was kept back before: nothing that it stays behind is there any more.
   bool was_kept() const { return going_on_; }
 
@@ -570,6 +573,7 @@ class Session {
   const abi::RecordHeader* record_ = nullptr;
   bool again_ = false;  // it is not done (come_again())
   bool stays_behind_all_ = false;
+  bool changes_named_ = false;
   bool ends_later_ = false;  // the same, and its client was answered
   bool going_on_ = false;    // was_kept()
   DevResources dev_resources_;

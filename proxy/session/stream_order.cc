@@ -48,8 +48,8 @@ CUresult StreamOrder::hold_position(StreamState& legacy) {
   return error;
 }
 
-CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use,
-                             bool captures, uint64_t sequence) {
+CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures,
+                             uint64_t sequence) {
   if (stream.legacy) {
     CUresult error = CUDA_SUCCESS;
     if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);

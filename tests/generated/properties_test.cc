@@ -130,12 +130,11 @@ TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
 // What ends or moves something that a record may use without naming it.
 TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kAll; }),
-            (std::set<std::string>{"tubeStoreRelease", "tubeStoreSeal", "tubeUnload", "tubeMemFree",
-                                   "tubePinnedFree", "tubeContextDestroy", "tubePrimaryReset",
-                                   "tubeHostUnregister", "tubeIpcCloseMem", "tubeGraphFree",
-                                   "tubeExternalFree", "tubeDestroyExternal",
-                                   "cuMemRelease", "cuMemUnmap", "cuFlushGPUDirectRDMAWrites",
-                                   "cuCtxResetPersistingL2Cache"}));
+            (std::set<std::string>{
+                "tubeStoreRelease", "tubeStoreSeal", "tubeUnload", "tubeMemFree", "tubePinnedFree",
+                "tubeContextDestroy", "tubePrimaryReset", "tubeHostUnregister", "tubeIpcCloseMem",
+                "tubeGraphFree", "tubeExternalFree", "tubeDestroyExternal", "cuMemRelease",
+                "cuMemUnmap", "cuFlushGPUDirectRDMAWrites", "cuCtxResetPersistingL2Cache"}));
 }
 
 TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
@@ -186,9 +185,9 @@ TEST(Properties, TheseRecordsChangeAnEventAKernelOrAnInstance) {
   EXPECT_EQ(calls_that_name(changes),
             (std::set<std::string>{
                 "tubeEventCreate", "tubeEventDestroy", "tubeEventRecord", "tubeGetKernel",
-                "tubeKernelSetAttribute", "tubeKernelSetCacheConfig", "tubeGraphKernelNode",
-                "tubeGraphCopyNode", "tubeGraphMemsetNode", "tubeGraphNode", "tubeGraphExecUpdate",
-                "cuGraphExecDestroy", "cuGraphLaunch", "cuGraphNodeSetEnabled"}));
+                "tubeKernelSetCacheConfig", "tubeGraphKernelNode", "tubeGraphCopyNode",
+                "tubeGraphMemsetNode", "tubeGraphNode", "tubeGraphExecUpdate", "cuGraphExecDestroy",
+                "cuGraphLaunch", "cuGraphNodeSetEnabled"}));
 }
 
 TEST(Properties, TheseRecordsMakeOrEndAStream) {

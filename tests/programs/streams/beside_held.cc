@@ -13,15 +13,15 @@ constexpr size_t kBytes = 4 << 20;
 // A stream that waits for the program, with a copy behind that.
 class Held {
  public:
-  Held() {
+  explicit Held(unsigned flags = CU_STREAM_NON_BLOCKING) {
     CU(cuMemHostAlloc(reinterpret_cast<void**>(&word_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     CU(cuMemHostGetDevicePointer(&address_, word_, 0));
     CU(cuMemHostAlloc(reinterpret_cast<void**>(&host_), kBytes, 0));
     memset(host_, 7, kBytes);
     CU(cuMemAlloc(&memory_, kBytes));
     CU(cuMemAlloc(&other, kBytes));
-    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CU(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+    CU(cuStreamCreate(&stream, flags));
+    CU(cuStreamCreate(&free_stream, flags));
     *word_ = 0;
     // The link is another stream's: the copy below takes its turn.
     CU(cuMemcpyHtoDAsync(other, host_, kBytes, free_stream));
@@ -41,6 +41,14 @@ class Held {
     CU(cuMemFree(other));
     CU(cuMemFreeHost(host_));
     CU(cuMemFreeHost(word_));
+  }
+  // Works there, and waits for that.
+  void use_free_stream() {
+    unsigned char found = 0;
+    CU(cuMemsetD8Async(other, 3, kBytes, free_stream));
+    CU(cuMemcpyDtoHAsync(&found, other + kBytes - 1, 1, free_stream));
+    CU(cuStreamSynchronize(free_stream));
+    printf("beside: %d\n", found);
   }
   CUdeviceptr other = 0;
   CUstream stream = nullptr, free_stream = nullptr;
@@ -171,6 +179,79 @@ void the_end_of_a_texture() {
   CU(cuArrayDestroy(array));
 }
 
+void a_look_at_the_legacy_stream() {
+  Held held(CU_STREAM_DEFAULT);
+  SHOW(cuStreamQuery(nullptr));
+  held.use_free_stream();
+}
+
+// The memory's context is another one than that of the held stream.
+void a_free_in_another_context() {
+  CUcontext here = nullptr, other = nullptr;
+  CU(cuCtxGetCurrent(&here));
+  void* pinned = nullptr;
+  CU(cuMemHostAlloc(&pinned, 1 << 20, 0));
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  {
+    Held held(CU_STREAM_DEFAULT);
+    SHOW(cuMemFreeHost(pinned));
+    held.use_free_stream();
+  }
+  CU(cuCtxDestroy(other));
+  CU(cuCtxSetCurrent(here));
+}
+
+void the_memory_of_graphs() {
+  Held held;
+  cuuint64_t bytes = 1;
+  SHOW(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &bytes));
+  SHOW(cuDeviceGraphMemTrim(0));
+  printf("memory of graphs: %llu\n", static_cast<unsigned long long>(bytes));
+}
+
+void a_registration() {
+  std::vector<char> pages(1 << 20);
+  {
+    Held held;
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemGenericAllocationHandle unused = 0;
+    CU(cuMemCreate(&unused, kBytes, &prop, 0));
+    CU(cuMemRelease(unused));
+    SHOW(cuMemHostRegister(pages.data(), pages.size(), 0));
+  }
+  SHOW(cuMemHostUnregister(pages.data()));
+}
+
+// Libraries set a kernel's attributes before every launch.
+void an_attribute_of_its_kernel() {
+  constexpr int kCount = 1024, kLimit = 60 << 10;
+  Module module("kernels.fatbin");
+  CUfunction fill = module.function("fill");
+  DeviceArray<uint32_t> there(kCount), beside(kCount);
+  int count = kCount;
+  uint32_t value = 77;
+  void* first[] = {&there.pointer, &value, &count};
+  void* second[] = {&beside.pointer, &value, &count};
+  const auto set = [&](int limit) {
+    return cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, limit);
+  };
+  {
+    Held held;
+    CU(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, 0, held.stream, first, nullptr));
+    CU(set(kLimit));
+    CU(cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50));
+    CU(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, kLimit, held.free_stream, second, nullptr));
+    held.use_free_stream();
+    CU(set(kLimit));
+    held.use_free_stream();
+    CU(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, kLimit, held.stream, first, nullptr));
+    CU(set(1024));
+  }
+  printf("filled: %u %u\n", there.read()[kCount - 1], beside.read()[kCount - 1]);
+}
+
 }  // namespace
 
 int main() {
@@ -180,5 +261,10 @@ int main() {
   memory_of_its_own();
   the_end_of_a_texture();
   mappings_beside_an_unmapping(gpu);
+  a_look_at_the_legacy_stream();
+  a_free_in_another_context();
+  the_memory_of_graphs();
+  a_registration();
+  an_attribute_of_its_kernel();
   return 0;
 }

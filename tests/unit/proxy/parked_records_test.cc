@@ -282,7 +282,8 @@ TEST_F(ParkedRecordsTest, RandomProgramsKeepEveryOrderThatTheyHave) {
         if (later <= earlier) continue;
         bool meet = false;
         for (const auto& a : mine.all())
-          for (const auto& b : other.all()) meet |= a.value == b.value && (a.changes || b.changes || b.looks);
+          for (const auto& b : other.all())
+            meet |= a.value == b.value && (a.changes || b.changes || b.looks);
         if (meet) {
           ASSERT_LT(place[earlier], place[later]) << program;
         }
