@@ -29,6 +29,7 @@
 #include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/cpu_watch.h"
+#include "proxy/common/dev_resources.h"
 #include "proxy/common/log_budgets.h"
 #include "proxy/common/reservations.h"
 #include "proxy/common/stats.h"
@@ -126,17 +127,6 @@ struct Shared {
   KnownFunctions known{};           // whose memory is backed by address
   uint64_t keep_slices_ns = 0;      // DeadlineWatch::Client::keep_ns
   policies::WaitRoom wait_room{};   // for waits of programs (parked_waits.h)
-};
-
-// Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
-// client names them by number. No call destroys one, so equal ones are kept once.
-struct DevResources {
-  struct Description {
-    std::vector<uint64_t> resources;  // their numbers
-    CUdevResourceDesc handle = nullptr;
-  };
-  std::vector<CUdevResource> resources;
-  std::vector<Description> descriptions;
 };
 
 template <class T>
