@@ -275,7 +275,7 @@ int profile_program(ProfileOptions& options) {
   const std::vector<Verdict> all = verdicts(options.proxy.profile, status);
   std::error_code ignored;
   std::filesystem::remove_all(options.proxy.profile, ignored);
-  for (const char* ending : {".log", ".lock"})
+  for (const char* ending : {".log", ".lock", ".owner"})
     std::filesystem::remove(options.proxy.profile + ending, ignored);
   return report_profile(options, all, status);
 }

@@ -134,7 +134,8 @@ struct Instance {
     p.kernelParams = args;
     CU(set(&p));
   }
-  // The answer to an update of a node that is no longer this instance's.
+  // The answer to an update of a node that is none of this instance's: the graph that it was made
+  // from has ended, or the node is one of the graph that it was updated with (H200).
   CUresult update_after(bool end_graph) {
     if (end_graph) {
       CU(cuGraphDestroy(graph));
@@ -143,6 +144,7 @@ struct Instance {
       CUgraphExecUpdateResultInfo info{};
       CU(cuGraphClone(&other, graph));
       CU(cuGraphExecUpdate(exec, other, &info));
+      CU(cuGraphNodeFindInClone(&fill, fill, other));
     }
     const CUDA_MEMSET_NODE_PARAMS clear = memset_of(0);
     return cuGraphExecMemsetNodeSetParams(exec, fill, &clear, work.gpu.context);
