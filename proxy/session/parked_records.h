@@ -8,11 +8,10 @@
 //
 // Waiting spreads exactly as order does. A record names objects by keys: streams, events, kernels,
 // instances of graphs, the legacy stream's order, what ended streams leave, uploads whose call has
-// returned. Some of them it
-// changes (a stream always), the others it only uses. It stays behind an earlier record that is
-// kept here when they name one object and either changes it, and behind a held stream likewise. A
-// mark on the legacy stream stays behind the blocking streams' records, but those that come later
-// do not stay behind it.
+// returned. Some of them it changes (a stream always), the others it only uses. It stays behind an
+// earlier record that is kept here when they name one object and either changes it, and behind a
+// held stream likewise. A mark on the legacy stream stays behind the blocking streams' records, but
+// those that come later do not stay behind it.
 // Records that end or move what others may use without naming it (frees, unloads) stay behind all
 // that are kept (wire::Behind::kAll). What is made meanwhile takes nobody's place: an object keeps
 // its id, and memory its address, until its end is executed. So calls that allocate are tried at
