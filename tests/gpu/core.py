@@ -25,9 +25,9 @@ MEASURED = {
     "numba": ("numba", ["numba_kernel.py"], 20, 120),
     "profiled": ("torch", ["profiled.py"], 1, 150),
 }
-# Programs of tests/programs that are no item by themselves; the second one stands on an H200: the
-# driver keeps other threads' copies waiting, too.
-NOT_ALONE = {"steady_loop", "copies_beside_waits"}
+# Programs of tests/programs that are no item by themselves; the last two stand on an H200: the
+# driver keeps other threads' copies waiting, too, or the thread that would let an upload go on.
+NOT_ALONE = {"steady_loop", "copies_beside_waits", "gate_beside_upload"}
 EXPECTED_CODE = {"exit_early": 7, "graph_exit": 7}
 EIGHT = 8
 
