@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "sharedmem/accessors.h"
+#include "sharedmem/file_size_limit.h"
 
 namespace tube::shared {
 namespace {
@@ -32,13 +32,6 @@ Error memory_file_error(int error_number, const char* name, uint64_t size_bytes)
   }
 }
 
-// Asked before ftruncate, which would raise SIGXFSZ.
-bool over_file_size_limit(uint64_t size_bytes) {
-  rlimit limit;
-  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-         size_bytes > limit.rlim_cur;
-}
-
 // Takes the pages. 0 or errno; some sandboxes know no fallocate on memory files: then memory comes
 // when touched.
 int allocate(int fd, uint64_t offset, uint64_t size_bytes) {
@@ -56,7 +49,8 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 Result<UniqueFd> open_memory_file(const char* name, uint64_t size_bytes, Fill fill) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return memory_file_error(errno, name, size_bytes);
-  if (over_file_size_limit(size_bytes)) return memory_file_error(EFBIG, name, size_bytes);
+  const FileSizeLimit limit(size_bytes);
+  if (!limit.lifted()) return memory_file_error(EFBIG, name, size_bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0)
     return memory_file_error(errno, name, size_bytes);
   if (fill == Fill::kAllocated) {
@@ -86,6 +80,7 @@ Result<UniqueFd> create_index_file(const char* name, uint64_t size_bytes) {
 Result<UniqueFd> create_constant_file(const char* name, const void* data, uint64_t size_bytes) {
   Result<UniqueFd> fd = open_memory_file(name, size_bytes, Fill::kAllocated);
   if (!fd) return fd;
+  const FileSizeLimit limit(size_bytes);
   uint64_t done = 0;
   while (done < size_bytes) {
     const ssize_t n = ::pwrite(fd->get(), static_cast<const char*>(data) + done, size_bytes - done,

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "hook/memory/mappings.h"
 #include "hook/memory/write_freeze.h"
+#include "sharedmem/file_size_limit.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -70,20 +70,15 @@ bool open_own_file() {
   return true;
 }
 
-// A file that grows over the limit (ulimit -f) raises SIGXFSZ, which ends the program. The program
-// writes no file here, so its own soft limit does not count; it is lifted while the size is set,
-// which takes no pages and no time.
+// Only the size, and that before the pages: it takes no time.
 bool make_room_in_file(int fd, uint64_t size_bytes) {
-  rlimit own;
-  if (getrlimit(RLIMIT_FSIZE, &own) != 0 || size_bytes <= own.rlim_cur) return true;
-  const rlimit lifted{own.rlim_max, own.rlim_max};
-  if (size_bytes > own.rlim_max || setrlimit(RLIMIT_FSIZE, &lifted) != 0) {
-    log_warn("cuMemHostRegister: the memory does not fit under the file size limit (ulimit -f)");
-    return false;
-  }
-  const bool grown = ftruncate(fd, static_cast<off_t>(size_bytes)) == 0;
-  (void)setrlimit(RLIMIT_FSIZE, &own);
-  return grown;
+  struct stat s;
+  if (fstat(fd, &s) != 0) return false;
+  if (static_cast<uint64_t>(s.st_size) >= size_bytes) return true;
+  const shared::FileSizeLimit limit(size_bytes);
+  if (limit.lifted()) return ftruncate(fd, static_cast<off_t>(size_bytes)) == 0;
+  log_warn("cuMemHostRegister: the memory does not fit under the file size limit (ulimit -f)");
+  return false;
 }
 
 bool extend_own_file(uint64_t bytes, uint64_t* offset) {

@@ -63,6 +63,20 @@ TEST(MemoryFile, LimitsAreErrorsInWordsAndNotSignals) {
     return !fd && fd.error().message.find("ulimit -f") != std::string::npos ? 0 : 1;
   });
   EXPECT_EQ(exit_code(large), 0);
+  // The soft limit is the program's word about files of its own.
+  const pid_t raised = in_child([] {
+    const rlimit limit{1 << 20, 4 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::vector<char> bytes(3 << 20, 'x');
+    if (!create_memory_file("x", 2 << 20, Fill::kAllocated)) return 1;
+    Result<UniqueFd> constant = create_constant_file("y", bytes.data(), bytes.size());
+    char last = 0;
+    if (!constant || ::pread(constant->get(), &last, 1, bytes.size() - 1) != 1 || last != 'x')
+      return 2;
+    rlimit after{};
+    return ::getrlimit(RLIMIT_FSIZE, &after) == 0 && after.rlim_cur == 1 << 20 ? 0 : 3;
+  });
+  EXPECT_EQ(exit_code(raised), 0);
   const pid_t no_fd = in_child([] {
     const rlimit limit{3, 3};
     ::setrlimit(RLIMIT_NOFILE, &limit);
