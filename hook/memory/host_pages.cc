@@ -70,24 +70,36 @@ bool open_own_file() {
   return true;
 }
 
+// Behind each range the file has a hole of this size: a range that the program makes larger in
+// place (realloc, mremap) goes on in zeros there, as memory does, and neither in another range's
+// bytes nor beyond the end of the file. Eight million ranges have room for theirs.
+constexpr uint64_t kHoleBytes = 1ull << 40;
+constexpr uint64_t kMostFileBytes = 1ull << 62;
+
 // Only the size, and that before the pages: it takes no time.
 bool make_room_in_file(int fd, uint64_t size_bytes) {
   struct stat s;
   if (fstat(fd, &s) != 0) return false;
   if (static_cast<uint64_t>(s.st_size) >= size_bytes) return true;
   const shared::FileSizeLimit limit(size_bytes);
-  if (limit.lifted()) return ftruncate(fd, static_cast<off_t>(size_bytes)) == 0;
-  log_warn("cuMemHostRegister: the memory does not fit under the file size limit (ulimit -f)");
-  return false;
+  return limit.lifted() && ftruncate(fd, static_cast<off_t>(size_bytes)) == 0;
 }
 
+// A hard limit of file sizes can leave no room for the hole.
 bool extend_own_file(uint64_t bytes, uint64_t* offset) {
   OwnFile& file = own_file();
   *offset = file.used_bytes;
-  if (!make_room_in_file(file.fd, *offset + bytes)) return false;
+  uint64_t end = *offset + bytes + kHoleBytes;
+  if (end > kMostFileBytes || !make_room_in_file(file.fd, end)) {
+    end = *offset + bytes;
+    if (!make_room_in_file(file.fd, end)) {
+      log_warn("cuMemHostRegister: the memory does not fit under the file size limit (ulimit -f)");
+      return false;
+    }
+  }
   if (fallocate(file.fd, 0, static_cast<off_t>(*offset), static_cast<off_t>(bytes)) != 0)
     return false;
-  file.used_bytes += bytes;
+  file.used_bytes = end;
   return true;
 }
 
