@@ -122,6 +122,7 @@ bool Session::go_on_parked() {
   parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
     again_ = false;
     if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
+    if (!again_) own_waits_.forget(header.sequence);
     return !again_;
   });
   launches_.settled();

@@ -25,11 +25,16 @@ bool OwnWaits::look() {
   const uint64_t now = now_ns(), patience_ns = uint64_t{gate_.patience_ms()} * 1'000'000;
   bool any = false;
   for (Call& call : calls_) {
-    call.goes = call.goes || now - call.since_ns >= patience_ns ||
-                !gate_.waits_for(owner_, call.device, call.since_ns);
+    if (call.goes) continue;
+    call.goes =
+        now - call.since_ns >= patience_ns || !gate_.waits_for(owner_, call.device, call.since_ns);
     any = any || call.goes;
   }
   return any;
+}
+
+void OwnWaits::forget(uint64_t record) {
+  std::erase_if(calls_, [record](const Call& call) { return call.record == record; });
 }
 
 }  // namespace tube::proxy

@@ -30,8 +30,11 @@ class OwnWaits {
   // Whether the record, whose call waits for the device's context, is to come again.
   bool stays(uint64_t record, CUdevice device);
   bool any() const { return !calls_.empty(); }
-  // Whether one of them may go by now.
+  // Whether one of them may go since the last look.
   bool look();
+  // The record was executed for good. Another one may have done meanwhile what its call was to wait
+  // for (the first use of the same kernel): then it did not ask again.
+  void forget(uint64_t record);
   // The client is gone.
   void clear() { calls_.clear(); }
 
