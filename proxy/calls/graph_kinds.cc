@@ -100,8 +100,9 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
                                                set);  // it may bring kernels
   }
   const bool moves = child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  // A graph inside itself has no end.
-  if (moves && (object->owner != 0 || is_around(session, child.graph, call->graph)))
+  // A graph inside itself has no end, and a copy of it made there crashes the driver, in which all
+  // functions are.
+  if (is_around(session, child.graph, call->graph) || (moves && object->owner != 0))
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t copied = 1;
   if (CUresult error = moves ? CUDA_SUCCESS : admit_copy(session, p.graph.graph, &copied);

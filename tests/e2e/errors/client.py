@@ -2,8 +2,8 @@
 `NAME CODE`.
 
 Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | table:ID (an export table, in
-hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | wait (reads a line from standard
-input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
+hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | graph_in_itself | wait (reads a line
+from standard input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
 """
 import ctypes
 import sys
@@ -61,6 +61,10 @@ def run(word):
         return cuda.cuCtxSetLimit(MALLOC_HEAP_SIZE, ctypes.c_size_t(int(argument) << 20))
     if name == "malloc":
         return launch(int(argument))
+    if name == "graph_in_itself":
+        graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+        return cuda.cuGraphCreate(ctypes.byref(graph), 0) or cuda.cuGraphAddChildGraphNode(
+            ctypes.byref(node), graph, None, ctypes.c_size_t(0), graph)
     if name == "wait":
         print("waiting", flush=True)
         sys.stdin.readline()

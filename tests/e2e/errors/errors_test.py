@@ -298,6 +298,14 @@ class Errors(unittest.TestCase):
                 self.assert_result(done, "malloc:4096", 0)
                 self.assertEqual("TUBE_DEVICE_HEAP_MIB" in proxy.log_tail(), code != 0)
 
+    def test_a_graph_inside_itself(self):
+        """Crashes the driver, in which all functions are."""
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = self.client(proxy.dir, "init", "graph_in_itself", "sync")
+            self.assert_result(done, "graph_in_itself", INVALID_VALUE)
+            self.assert_result(done, "sync", 0)
+            self.assertTrue(proxy.alive())
+
     def test_cudart_without_a_driver(self):
         program = LAYOUT.build / "tests/gpu/cudart_static"
         if not program.exists() or tubetest.find_driver() is not None:
