@@ -68,7 +68,7 @@ struct PropertiesOf {
   constexpr std::span<const NamedField> named_fields() const { return {named, named_count}; }
 };
 
-inline constexpr uint32_t kMaxNameBytes = 4096;
+inline constexpr uint32_t kMaxNameBytes = 64u << 10;  // those of templates reach some thousands
 inline constexpr uint32_t kMaxBlobBytes =
     64u << 10;  // what a generated call takes; larger things have calls of their own
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mapping.h"
@@ -228,7 +229,8 @@ void remember_global(Module* m, Context* context, uint64_t address, uint64_t byt
 CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* name) {
   if (name == nullptr || *name == 0 || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const auto length = static_cast<uint32_t>(std::strlen(name));
+  const size_t length = std::strlen(name);
+  if (length > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
   wire::tubeGetGlobal_reply reply{};
   CUresult result;
   {
@@ -236,7 +238,7 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
     if (m->context != nullptr) r.in_context(m->context);
     r->library = m->id;
     r->kind = m->kind;
-    r.put(&wire::tubeGetGlobal::name, name, length);
+    r.put(&wire::tubeGetGlobal::name, name, static_cast<uint32_t>(length));
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
@@ -246,8 +248,9 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
   return CUDA_SUCCESS;
 }
 
-// Names of all kernels, a batch at a time.
+// Names of all kernels, a reply full at a time, which may end within a name.
 CUresult list_kernels(Module* m, std::vector<std::string>* names, uint32_t* total) {
+  std::string name;  // as far as it has come
   for (uint32_t first = 0;;) {
     wire::tubeListKernels_reply reply{};
     ReplyBlobs blobs;
@@ -258,22 +261,24 @@ CUresult list_kernels(Module* m, std::vector<std::string>* names, uint32_t* tota
       r->library = m->id;
       r->kind = m->kind;
       r->first = first;
+      r->skip = static_cast<uint32_t>(name.size());
       result = r.call(&reply, &blobs);
     }
     if (result != CUDA_SUCCESS) return result;
     *total = reply.total;
     if (names == nullptr) return CUDA_SUCCESS;
     const auto text = blobs.get(reply.names);
-    const char* at = reinterpret_cast<const char*>(text.data());
-    const char* end = at + text.size();
-    const uint32_t before = first;
-    while (at < end) {
-      const size_t length = strnlen(at, static_cast<size_t>(end - at));
-      names->emplace_back(at, length);
-      at += length + 1;
+    for (const std::byte character : text) {
+      if (character != std::byte{0}) {
+        name += static_cast<char>(character);
+        continue;
+      }
+      names->push_back(std::move(name));
+      name.clear();
       ++first;
     }
-    if (first >= reply.total || first == before) return CUDA_SUCCESS;
+    if (first >= reply.total) return CUDA_SUCCESS;
+    if (text.empty()) return CUDA_ERROR_UNKNOWN;
   }
 }
 
@@ -413,8 +418,8 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   Module* m = find_library(library);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  const auto length = static_cast<uint32_t>(std::strlen(name));
-  if (length == 0) return CUDA_ERROR_NOT_FOUND;
+  const size_t length = std::strlen(name);
+  if (length == 0 || length > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
   // They belong to no context and are there before any is; the runtime asks from whichever thread
   // first touches one.
   Context* context = current_context() != nullptr ? current_context() : process().primaries[0];
@@ -424,7 +429,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
     Request<wire::tubeGetManaged> r(blob_room(length));
     r.in_context(context);
     r->library = m->id;
-    r.put(&wire::tubeGetManaged::name, name, length);
+    r.put(&wire::tubeGetManaged::name, name, static_cast<uint32_t>(length));
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;

@@ -66,8 +66,9 @@ message("tubeGetGlobal", "reply", library="id", kind="LoadedAs", name="name",
 # the managed variable of that name; dptr 0: there is one, but its storage could not be placed where
 # the client has it
 message("tubeGetManaged", "reply", library="id", name="name", reply=dict(dptr="u64", bytes="u64"))
-# answers a NUL-separated list of all kernel names
-message("tubeListKernels", "reply", library="id", kind="LoadedAs", first="u32",
+# answers all kernel names from `first` on, of that without its first `skip` bytes: each with its
+# NUL, as many as the reply holds; the last may be cut off
+message("tubeListKernels", "reply", library="id", kind="LoadedAs", first="u32", skip="u32",
         reply=dict(total="u32", names="blob"))
 # One that may harm a launch which is kept back stays behind it (Session::change_named).
 message("tubeKernelSetAttribute", "post", kernel="kernel", attribute="i32", value="i32")

@@ -369,15 +369,15 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call,
   }
   reply->total = count;
   std::string names;
-  for (uint32_t i = call->first; i < count; ++i) {
+  for (uint32_t i = call->first; i < count && names.size() < reply.room(); ++i) {
     const char* name = nullptr;
     error = library ? driver.cuKernelGetName(&name, reinterpret_cast<CUkernel>(functions[i]))
                     : driver.cuFuncGetName(&name, functions[i]);
     if (error != CUDA_SUCCESS) return error;
-    if (names.size() + std::strlen(name) + 1 > reply.room())
-      break;  // the client asks again from there
-    names.append(name).push_back('\0');
+    const size_t skip = i == call->first ? std::min<size_t>(call->skip, std::strlen(name)) : 0;
+    names.append(name + skip).push_back('\0');
   }
+  names.resize(std::min<size_t>(names.size(), reply.room()));  // the client asks again from there
   reply.put(&wire::tubeListKernels_reply::names, std::as_bytes(std::span(names)));
   return CUDA_SUCCESS;
 }
