@@ -21,8 +21,9 @@ CUresult send(NodeTarget& t, CUgraphNodeType type, const void* params, size_t pa
   Request<wire::tubeGraphNode> r(target_room(t) + blob_room(bytes));
   fill(r, t);
   r->type = static_cast<uint32_t>(type);
-  if (bytes != 0) {
-    auto* room = static_cast<std::byte*>(r.room(&wire::tubeGraphNode::params, bytes));
+  auto* room =
+      bytes == 0 ? nullptr : static_cast<std::byte*>(r.room(&wire::tubeGraphNode::params, bytes));
+  if (room != nullptr) {
     std::memcpy(room, params, params_bytes);
     if (rest_bytes != 0) std::memcpy(room + params_bytes, rest, rest_bytes);
   }

@@ -29,7 +29,7 @@ struct Link {
   Slot* slot = nullptr;
   JitOptions options;
   std::vector<wire::LinkInput> inputs;
-  std::string names;
+  std::string names;  // of all inputs, one behind the other
   std::string bytes;  // all inputs, each 16-aligned
   Mapping image;
 };
@@ -57,22 +57,20 @@ CUresult add(Link* link, CUjitInputType type, const void* data, size_t size, con
   return CUDA_SUCCESS;
 }
 
-CUresult send_link(Link* link, int file, wire::tubeLink_reply* reply) {
+CUresult send_link(Link* link, int file, uint64_t file_bytes, wire::tubeLink_reply* reply) {
   ReplyBlobs blobs;
   const uint32_t options = link->options.count();
   const auto inputs = static_cast<uint32_t>(link->inputs.size() * sizeof(wire::LinkInput));
-  const auto names = static_cast<uint32_t>(link->names.size());
   CUresult result;
   {
-    Request<wire::tubeLink> r(blob_room(options * 4) + blob_room(options * 8) + blob_room(inputs) +
-                              blob_room(names));
-    r->size = link->bytes.size();
+    Request<wire::tubeLink> r(blob_room(options * 4) + blob_room(options * 8) + blob_room(inputs));
+    r->size = file_bytes;
+    r->names_at = link->bytes.size();
     r->info_log_bytes = link->options.info_log_bytes();
     r->error_log_bytes = link->options.error_log_bytes();
     r.put(&wire::tubeLink::jit_options, link->options.ids(), options * 4);
     r.put(&wire::tubeLink::jit_values, link->options.values(), options * 8);
     r.put(&wire::tubeLink::inputs, link->inputs.data(), inputs);
-    r.put(&wire::tubeLink::names, link->names.data(), names);
     r.send_file(file, &r->token, CUDA_ERROR_OPERATING_SYSTEM);
     result = r.call(reply, &blobs);
   }
@@ -130,11 +128,16 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   Link* link = find_link(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Result<UniqueFd> file =
-      shared::create_constant_file("tube-link", link->bytes.data(), link->bytes.size());
+  // The names are behind the inputs, since they can be more than a record holds.
+  const size_t names_at = link->bytes.size();
+  link->bytes += link->names;
+  const size_t file_bytes = link->bytes.size();
+  Result<UniqueFd> file = shared::create_constant_file("tube-link", link->bytes.data(), file_bytes);
+  link->bytes.resize(names_at);
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::tubeLink_reply reply{};
-  if (const CUresult r = send_link(link, file->get(), &reply); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = send_link(link, file->get(), file_bytes, &reply); r != CUDA_SUCCESS)
+    return r;
   Result<UniqueFd> image = take_file(reply.token);
   if (!image) return CUDA_ERROR_OPERATING_SYSTEM;
   Result<Mapping> mapped = Mapping::map(image->get(), 0, reply.size, PROT_READ);

@@ -57,7 +57,7 @@ void* RawRequest::reserve_blob(wire::BlobRef* ref, uint32_t size_bytes) {
   const uint32_t offset = (used_bytes_ + 7) & ~7u;
   if (offset > payload_bytes_ || size_bytes > payload_bytes_ - offset) {
     if (!TUBE_EXPECT(error_ != CUDA_SUCCESS)) error_ = CUDA_ERROR_UNKNOWN;
-    return connection().scratch;  // somewhere harmless; the record is never published
+    return nullptr;  // the record is never published
   }
   // What the last eight bytes have beyond the blob; it is written over this.
   if (((offset + size_bytes) & 7) != 0) std::memset(payload_ + ((offset + size_bytes) & ~7u), 0, 8);
@@ -68,9 +68,8 @@ void* RawRequest::reserve_blob(wire::BlobRef* ref, uint32_t size_bytes) {
 }
 
 void RawRequest::put(wire::BlobRef* ref, const void* data, uint32_t size_bytes) {
-  const CUresult before = error_;
   void* room = reserve_blob(ref, size_bytes);
-  if (error_ == before && size_bytes != 0) std::memcpy(room, data, size_bytes);
+  if (room != nullptr && size_bytes != 0) std::memcpy(room, data, size_bytes);
 }
 
 void RawRequest::send_file(int fd, uint64_t* token, CUresult otherwise) {

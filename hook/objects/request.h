@@ -49,6 +49,7 @@ class RawRequest {
   ~RawRequest();
   bool sendable() const { return error_ == CUDA_SUCCESS; }
   void put(wire::BlobRef* ref, const void* data, uint32_t size_bytes);
+  // nullptr: it does not fit, and the record will not be sent.
   void* reserve_blob(wire::BlobRef* ref, uint32_t size_bytes);
   void send_file(int fd, uint64_t* token, CUresult otherwise);
   CUresult post();
@@ -97,7 +98,8 @@ class Request : public RawRequest {
   void put(wire::BlobRef X::*field, const void* data, uint32_t size_bytes) {
     RawRequest::put(&(reinterpret_cast<X*>(payload_)->*field), data, size_bytes);
   }
-  // Room for a blob that the caller writes itself.
+  // Room for a blob that the caller writes itself; nullptr when it does not fit, and then the
+  // record is not sent.
   void* room(wire::BlobRef X::*field, uint32_t size_bytes) {
     return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes);
   }

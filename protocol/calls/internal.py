@@ -277,10 +277,10 @@ message("tubeImportHandle", "reply", behind="tried", handle="id", token="u64", r
 chapter("link")
 # type: CUjitInputType; offset: into the fd announced as `token`
 struct("LinkInput", type="u32", name_bytes="u32", offset="u64", size_bytes="u64")
-# names: of the inputs, one behind the other. The linked image comes back in the fd announced as
-# `token` of the reply.
-message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32",
-        jit_options="u32[]", jit_values="u64[]", inputs="LinkInput[]", names="blob",
+# names_at: in the fd, where the names of the inputs are, one behind the other, up to its end. The
+# linked image comes back in the fd announced as `token` of the reply.
+message("tubeLink", "reply", token="u64", size="u64", names_at="u64", info_log_bytes="u32",
+        error_log_bytes="u32", jit_options="u32[]", jit_values="u64[]", inputs="LinkInput[]",
         reply=dict(token="u64", size="u64", jit_values="u64[]", info_log="blob", error_log="blob"))
 
 chapter("ipc")

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "base/log.h"
@@ -22,9 +24,13 @@ namespace tube::proxy {
 
 namespace {
 
+std::span<const std::byte> names_in(const Image& inputs, uint64_t untrusted_at) {
+  return std::span(inputs.data(), inputs.size()).subspan(std::min(untrusted_at, inputs.size()));
+}
+
 CUresult add_inputs(Session& session, const Decoded<wire::tubeLink>& call, const Image& inputs,
                     CUlinkState link) {
-  const auto names = call.blob(call->names);
+  const auto names = names_in(inputs, call->names_at);
   size_t name_at = 0;
   for (const wire::LinkInput& input : call.array<wire::LinkInput>(call->inputs)) {
     if (input.type >= CU_JIT_NUM_INPUT_TYPES || input.offset > inputs.size() ||
@@ -81,7 +87,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLink>& call,
                      .jit_values = call.array<uint64_t>(call->jit_values),
                      .links = true,
                      .inputs = call.array<wire::LinkInput>(call->inputs),
-                     .names = call.blob(call->names)},
+                     .names = names_in(**inputs, call->names_at)},
                     session.client().name, [&session] { return session.stopping(); });
   if (error != CUDA_SUCCESS) return error;
   CUlinkState link = nullptr;
