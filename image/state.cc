@@ -175,7 +175,23 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
-// ".global .align 1 .b8 NAME[10] = ..." or "NAME;": the name, and whether it is of one byte.
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '$' || c == '%';
+}
+
+// One variable, and the end of its declaration in this line: no list of several.
+bool declares_one(std::string_view declaration) {
+  int depth = 0;
+  for (const char c : declaration) {
+    if (c == ';') return true;
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == ',' && depth == 0) return false;
+  }
+  return false;
+}
+
+// ".global .align 1 .b8 NAME[10] = {..};" or "NAME;": by the name, the type, and what follows it.
 bool harmless_variable(std::string_view line) {
   std::string_view word;
   std::string_view type;
@@ -187,17 +203,53 @@ bool harmless_variable(std::string_view line) {
       type = word;
     }
   } while (word == ".align" || (!word.empty() && word[0] == '.'));
+  if (!declares_one(std::string_view(word.data(), line.data() + line.size()))) return false;
   const size_t end = word.find_first_of("[;=");
   const std::string_view name = word.substr(0, end);
   const std::string_view rest =
       end == std::string_view::npos ? std::string_view() : word.substr(end);
+  // A variable that a compiler found no name for is called like the texts.
+  if (made_by_compiler(name))
+    return type == ".b8" && starts_with(rest, "[") && line.find("{") != std::string_view::npos;
   const bool one_byte =
       type == ".b8" && (starts_with(rest, ";") || starts_with(rest, "[1]") || rest.empty());
   return !name.empty() && holds_nothing(name, one_byte ? 1 : 2);
 }
 
+// An instruction's name, in front of its first point; of "sm_90" and "64" there is none.
+bool is_opcode(std::string_view word) {
+  return !word.empty() && word[0] >= 'a' && word[0] <= 'z' && word != "debug" &&
+         std::all_of(word.begin(), word.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
+}
+
+// How often the line names a space for variables, or something external, outside of instructions
+// (ld.global) and of what pointers point to (.ptr .global).
+size_t count_declarations(std::string_view line) {
+  constexpr std::string_view kSpaces[] = {"global",     "const",   "tex",   "texref",
+                                          "samplerref", "surfref", "extern"};
+  size_t count = 0;
+  for (size_t at = line.find('.'); at != std::string_view::npos; at = line.find('.', at + 1)) {
+    size_t end = at + 1;
+    while (end < line.size() && is_word_character(line[end])) ++end;
+    const std::string_view name = line.substr(at + 1, end - at - 1);
+    if (std::find(std::begin(kSpaces), std::end(kSpaces), name) == std::end(kSpaces)) continue;
+    size_t begin = at;
+    while (begin > 0 && (is_word_character(line[begin - 1]) || line[begin - 1] == '.')) --begin;
+    if (is_opcode(line.substr(begin, line.find('.', begin) - begin))) continue;
+    const std::string_view before = line.substr(0, line.find_last_not_of(" \t", begin - 1) + 1);
+    constexpr std::string_view kPointer = " .ptr";
+    if (begin != 0 && begin == at && before.size() >= kPointer.size() &&
+        before.substr(before.size() - kPointer.size()) == kPointer)
+      continue;
+    ++count;
+  }
+  return count;
+}
+
 bool line_is_stateless(std::string_view line) {
   constexpr std::string_view kLinkage[] = {".visible", ".extern", ".weak", ".common"};
+  size_t others = count_declarations(line);  // than those that are read here
   std::string_view word = next_word(line);
   bool external = false;
   for (std::string_view linkage : kLinkage) {
@@ -206,6 +258,10 @@ bool line_is_stateless(std::string_view line) {
     word = next_word(line);
     break;
   }
+  // Compilers write a statement a line; several on one line are not read here.
+  if (external) --others;
+  if (word == ".global") --others;
+  if (others != 0 || (external && word.empty())) return false;
   if (word == ".const" || word == ".tex" || word == ".texref" || word == ".samplerref" ||
       word == ".surfref")
     return false;
@@ -228,12 +284,6 @@ bool text_is_stateless(std::span<const std::byte> untrusted_text) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    // Compilers write a statement a line; several on one line are not read here.
-    const size_t at = line.find(';');
-    if (at != std::string_view::npos &&
-        line.find_first_not_of(" \t\r", at + 1) != std::string_view::npos &&
-        line.find(".global", at) != std::string_view::npos)
-      return false;
     if (!line_is_stateless(line)) return false;
   }
   return true;

@@ -181,5 +181,29 @@ TEST(ImageState, TextByItsDeclarations) {
   EXPECT_FALSE(text("no PTX at all"));
 }
 
+TEST(ImageState, TextWhoseVariablesStandWhereCompilersPutNone) {
+  const std::string head = ".version 8.0\n.target sm_90\n";
+  const std::string sized = head + ".address_size 64\n";
+  for (const char* declaration :
+       {".global.u32 counter;\n", ".visible.global .u32 counter;\n",
+        ".weak.global.align 4 .u32 counter;\n", "{ ret; }.global .u32 counter;\n",
+        ".visible\n.global\n.u32 counter;\n", ".global\f.u32 counter;\n",
+        ".global .align 4 .b8 $str[4], counter[4];\n",
+        ".global .align 4 .b8 $str[4] = {1}, counter[4];\n",
+        ".global .align 4 .b8 $str[4] = {1}\n, counter[4];\n",
+        ".global .align 4 .u32 __unnamed_1;\n", ".global .align 4 .u32 __unnamed_1[2] = {1, 2};\n",
+        ".global .align 1 .b8 __unnamed_1[4];\n", ".entry k() { ret; } .const .u32 factor = 3;\n",
+        ".file 1 \"a.cu\" .extern .func cudaGraphLaunch\n"})
+    EXPECT_FALSE(text(sized + declaration)) << declaration;
+  EXPECT_FALSE(text(head + ".address_size 64 .global .u32 counter;\n"));
+  EXPECT_FALSE(text(head + ".address_size 64.global .u32 counter;\n"));
+  EXPECT_FALSE(text(".version 8.0\n.target sm_90.global .u32 counter;\n"));
+  EXPECT_TRUE(text(sized + ".visible .entry k(\n\t.param .u64 .ptr .global .align 16 k_param_0\n)\n"
+                           "{\n\tcvta.to.global.u64 %rd2, %rd1;\n\t@%p1 ld.const.u32 %r1, [c];\n"
+                           "\tcp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                           " [a], [b], 16, [c];\n}\n"))
+      << "spaces of instructions and of parameters";
+}
+
 }  // namespace
 }  // namespace tube::image
