@@ -20,7 +20,8 @@
 namespace tube::hook {
 namespace {
 
-constexpr uint64_t kReservedUnit = 32u << 20;  // the driver's pools grow by that much
+constexpr uint64_t kReservedUnit = 32u << 20;       // the driver's pools grow by that much
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of a pool: sizes near them cannot wrap
 
 struct Pools {
   Lock lock;  // rank 2
@@ -36,15 +37,24 @@ uint64_t whole_units(uint64_t bytes) {
   return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit;
 }
 
-// Bytes taken from the pool; false when it may not grow that far.
-bool enter_pool(Pool* p, uint64_t bytes) {
+// Bytes to be taken from the pool; false when it may not grow that far.
+bool ask_pool(Pool* p, uint64_t bytes) {
   Locked locked(pools().lock);
-  if (p->max_bytes != 0 && bytes > p->max_bytes - p->used) return false;
+  const uint64_t most = p->max_bytes != 0 ? std::min(p->max_bytes, kMostBytes) : kMostBytes;
+  if (bytes > most - p->used - p->asked_for) return false;
+  p->asked_for += bytes;
+  return true;
+}
+
+// What was asked for is there, or was refused, which leaves no trace in the pool's figures.
+void enter_pool(Pool* p, uint64_t bytes, bool there) {
+  Locked locked(pools().lock);
+  p->asked_for -= bytes;
+  if (!there) return;
   p->used += bytes;
   p->used_high = std::max(p->used_high, p->used);
   p->reserved = std::max(p->reserved, whole_units(p->used));
   p->reserved_high = std::max(p->reserved_high, p->reserved);
-  return true;
 }
 
 // Gives unused memory back, down to `keep` bytes. Lock held.
@@ -129,16 +139,13 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Context* context = unending_context(device);
   if (pool == nullptr) pool = current_pool(device);
-  if (context == nullptr || pool == nullptr || !enter_pool(pool, bytes))
+  if (context == nullptr || pool == nullptr || !ask_pool(pool, bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = 0;
-  if (const CUresult r = allocate_pooled(stream, context, handle_of(pool), bytes, &address);
-      r != CUDA_SUCCESS) {
-    leave_pool(handle_of(pool), bytes);
-    return r;
-  }
-  *dptr = address;
-  return CUDA_SUCCESS;
+  const CUresult result = allocate_pooled(stream, context, handle_of(pool), bytes, &address);
+  enter_pool(pool, bytes, result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS) *dptr = address;
+  return result;
 }
 
 }  // namespace

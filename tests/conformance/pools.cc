@@ -537,3 +537,31 @@ CASE(fabric_handles_without_a_channel) {
   CUmemPoolProps props = device_props(CU_MEM_HANDLE_TYPE_FABRIC);
   SHOW(cuMemPoolCreate(&pool, &props));
 }
+
+CASE(refused_allocation_leaves_no_trace) {
+  Gpu gpu;
+  CUmemoryPool pool = nullptr;
+  CU(cuDeviceGetDefaultMemPool(&pool, gpu.device));
+  cuuint64_t all = UINT64_MAX;
+  CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+  CUdeviceptr held = 0, refused = 0;
+  CU(cuMemAllocAsync(&held, 3 << 20, nullptr));
+  const auto show = [&] {
+    for (const CUmemPool_attribute attribute :
+         {CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+          CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH})
+      printf("%llu ", static_cast<unsigned long long>(wide(pool, attribute)) >> 20);
+    printf("MiB\n");
+  };
+  show();
+  SHOW(cuMemAllocAsync(&refused, size_t{1} << 40, nullptr));
+  show();
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 511, size_t{1} << 63})
+    SHOW(cuMemAllocAsync(&refused, bytes, nullptr));
+  show();
+  CU(cuMemFreeAsync(held, nullptr));
+  CU(cuStreamSynchronize(nullptr));
+  show();
+  CU(cuMemPoolTrimTo(pool, 0));
+  show();
+}
