@@ -131,6 +131,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   // The names are behind the inputs, since they can be more than a record holds.
   const size_t names_at = link->bytes.size();
   link->bytes += link->names;
+  if (link->bytes.empty()) link->bytes.push_back(0);  // no inputs: no file is empty
   const size_t file_bytes = link->bytes.size();
   Result<UniqueFd> file = shared::create_constant_file("tube-link", link->bytes.data(), file_bytes);
   link->bytes.resize(names_at);
@@ -138,6 +139,11 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   wire::tubeLink_reply reply{};
   if (const CUresult r = send_link(link, file->get(), file_bytes, &reply); r != CUDA_SUCCESS)
     return r;
+  if (reply.size == 0) {
+    *cubinOut = nullptr;
+    if (sizeOut != nullptr) *sizeOut = 0;
+    return CUDA_SUCCESS;
+  }
   Result<UniqueFd> image = take_file(reply.token);
   if (!image) return CUDA_ERROR_OPERATING_SYSTEM;
   Result<Mapping> mapped = Mapping::map(image->get(), 0, reply.size, PROT_READ);

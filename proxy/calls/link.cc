@@ -55,6 +55,7 @@ CUresult finish(Session& session, CUlinkState link, Reply<wire::tubeLink>& reply
   size_t bytes = 0;
   if (CUresult error = session.driver().cuLinkComplete(link, &image, &bytes); error != CUDA_SUCCESS)
     return error;
+  if (bytes == 0) return CUDA_SUCCESS;  // of no inputs
   Result<UniqueFd> file = shared::create_constant_file("tube-linked", image, bytes);
   if (!file.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
   reply->token = session.next_fd_token();

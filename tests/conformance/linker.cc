@@ -179,3 +179,13 @@ CASE(jit_options_of_a_module) {
   memcpy(&seconds, &values[2], sizeof(seconds));
   printf("time is given: %s\n", seconds >= 0 ? "yes" : "no");
 }
+
+CASE(complete_without_inputs) {
+  Gpu gpu;
+  CUlinkState link = nullptr;
+  CU(cuLinkCreate(0, nullptr, nullptr, &link));
+  void* image = nullptr;
+  size_t bytes = 0;
+  SHOW(cuLinkComplete(link, &image, &bytes));
+  SHOW(cuLinkDestroy(link));
+}
