@@ -85,9 +85,29 @@ CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
   }
 }
 
+Context* launch_context(const Kernel* kernel) {
+  return kernel->module->context != nullptr ? kernel->module->context : current_context();
+}
+
+int32_t known_attribute(const KernelOn& on, int attribute) {
+  return on.attributes[attribute].load(std::memory_order_relaxed);
+}
+
+// Compiled for clusters of this size, or of none.
+bool may_have_clusters(Kernel* kernel, const uint64_t (&size)[3]) {
+  Context* context = launch_context(kernel);
+  KernelOn* on = nullptr;
+  if (context == nullptr || kernel_on(kernel, context, &on) != CUDA_SUCCESS) return false;
+  for (int i = 0; i < 3; ++i) {
+    const int32_t required = known_attribute(*on, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i);
+    if (required != 0 && static_cast<uint64_t>(required) != size[i]) return false;
+  }
+  return true;
+}
+
 // Attributes whose values the driver surely takes; every other one waits for its answer, so that a
 // refusal shows at the call.
-bool surely_taken(const wire::LaunchAttribute& a, const LaunchShape& shape) {
+bool surely_taken(Kernel* kernel, const wire::LaunchAttribute& a, const LaunchShape& shape) {
   CUlaunchAttributeValue value;
   std::memcpy(&value, a.value, sizeof value);
   switch (a.id) {
@@ -105,7 +125,7 @@ bool surely_taken(const wire::LaunchAttribute& a, const LaunchShape& shape) {
       for (int i = 0; i < 3; ++i) {
         if (size[i] == 0 || size[i] > kPortable || shape.grid[i] % size[i] != 0) return false;
       }
-      return size[0] * size[1] * size[2] <= kPortable;
+      return size[0] * size[1] * size[2] <= kPortable && may_have_clusters(kernel, size);
     }
     default: return false;
   }
@@ -144,9 +164,10 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   const unsigned attribute_count = attributes == nullptr ? 0 : attributes->count;
   for (unsigned i = 0; i < attribute_count; ++i)
-    sure = sure && surely_taken(attributes->list[i], shape);
+    sure = sure && surely_taken(kernel, attributes->list[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS)
     return r;
+  sure = sure && bytes == kernel->parameter_bytes;  // `extra` may hold more than it takes
   const uint32_t attribute_bytes =
       attribute_count * static_cast<uint32_t>(sizeof(wire::LaunchAttribute));
 
@@ -192,8 +213,7 @@ bool read_extra(void** extra, PackedByCaller* out) {
 }  // namespace
 
 bool surely_launchable(Kernel* kernel, const LaunchShape& shape) {
-  Context* context =
-      kernel->module->context != nullptr ? kernel->module->context : current_context();
+  Context* context = launch_context(kernel);
   if (context == nullptr) return false;
   const int32_t* device = context->info().attributes;
   bool fits = true;
@@ -207,10 +227,12 @@ bool surely_launchable(Kernel* kernel, const LaunchShape& shape) {
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
   KernelOn* on = nullptr;
   if (kernel_on(kernel, context, &on) != CUDA_SUCCESS) return false;
-  const int32_t kernel_threads =
-      on->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
-  const int32_t dynamic = on->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(
-      std::memory_order_relaxed);
+  const int32_t kernel_threads = known_attribute(*on, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  const int32_t dynamic = known_attribute(*on, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  for (int i = 0; i < 3; ++i) {  // whole clusters, of a kernel compiled for them
+    const int32_t required = known_attribute(*on, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i);
+    if (required > 1 && shape.grid[i] % static_cast<uint32_t>(required) != 0) return false;
+  }
   return kernel_threads > 0 && threads <= static_cast<uint32_t>(kernel_threads) &&
          (shape.shared_bytes == 0 ||
           (dynamic >= 0 && shape.shared_bytes <= static_cast<uint32_t>(dynamic)));

@@ -149,6 +149,15 @@ CUresult check_cluster(const KernelWork& w, const Device& device) {
   return CUDA_SUCCESS;
 }
 
+// What a kernel is compiled for holds when the launch says nothing.
+void require_clusters(KernelWork& w) {
+  const Function& f = *w.function;
+  if (f.cluster_width <= 0 || f.cluster_height <= 0 || f.cluster_depth <= 0) return;
+  if (w.cluster != decltype(w.cluster){1, 1, 1}) return;
+  w.cluster = {static_cast<unsigned>(f.cluster_width), static_cast<unsigned>(f.cluster_height),
+               static_cast<unsigned>(f.cluster_depth)};
+}
+
 CUresult check_window(const CUaccessPolicyWindow& w) {
   const bool hit =
       w.hitProp >= CU_ACCESS_PROPERTY_NORMAL && w.hitProp <= CU_ACCESS_PROPERTY_PERSISTING;
@@ -249,6 +258,7 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = pack_params(work, params, extra)) return r;
+  require_clusters(work);
   if (CUresult r = check_kernel(lock, stream->context, work)) return refuse_in_capture(stream, r);
   if (!stream->capture) prepare_launch(lock, stream->context, *work.function->kernel);
   if (live<Function>(state(), work.function, Kind::kFunction) == nullptr)
@@ -280,6 +290,7 @@ CUresult pack_params(KernelWork& work, void** params, void** extra) {
     if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes ||
         (size > 0 && buffer == nullptr))
       return CUDA_ERROR_INVALID_VALUE;
+    if (size > kernel.param_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (kernel.param_bytes > 0)
       std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
     return CUDA_SUCCESS;

@@ -67,6 +67,17 @@ CASE(packed_arguments_too_few) {
   SHOW(cuCtxSynchronize());
 }
 
+CASE(packed_arguments_too_many) {
+  Kernels kernels;
+  DeviceArray<uint32_t> out(4);
+  char packed[400] = {};
+  std::memcpy(packed, &out.pointer, sizeof(out.pointer));
+  size_t size = sizeof(packed);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  SHOW(launch(kernels.get("fill"), {1}, {4}, 0, nullptr, nullptr, extra));
+  SHOW(cuCtxSynchronize());
+}
+
 CASE(packed_arguments_malformed) {
   Kernels kernels;
   char packed[16] = {};

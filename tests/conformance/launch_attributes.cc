@@ -99,6 +99,17 @@ CASE(cluster_that_does_not_divide_the_grid) {
   launch.show("three blocks");
 }
 
+CASE(cluster_of_the_kernel_that_does_not_divide_the_grid) {
+  Launch launch;
+  CUfunction fill = launch.module.function("fill");
+  SHOW(cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2));
+  SHOW(cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1));
+  SHOW(cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1));
+  launch.show("two blocks");
+  launch.config.gridDimX = 3;
+  launch.show("three blocks");
+}
+
 CASE(cluster_of_zero) {
   Launch launch;
   launch.add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.clusterDim = {0, 0, 0};
