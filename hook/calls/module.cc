@@ -2,6 +2,7 @@
 // inside the record when small and as a file otherwise. Unloading is posted.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -150,6 +151,9 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
   struct stat s;
   if (!file.fd.valid() || fstat(file.fd.get(), &s) != 0)
     return *path == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
+  // The driver takes a folder for a file with that end, which has no room (H200); /proc's have
+  // none.
+  if (S_ISDIR(s.st_mode) && lseek(file.fd.get(), 0, SEEK_END) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!S_ISREG(s.st_mode) || s.st_size == 0) return CUDA_ERROR_INVALID_IMAGE;
   Result<Mapping> bytes =
       Mapping::map(file.fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);

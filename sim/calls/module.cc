@@ -1,11 +1,13 @@
 // cuModule*: an image in one context.
 #include "sim/calls/module.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/unique_fd.h"
 #include "sim/calls/managed.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/hold.h"
@@ -142,6 +144,9 @@ SIM_API CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   SIM_ENTER_CONTEXT(context);
   if (module == nullptr || fname == nullptr || *fname == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
+  // A folder is a file with that end, which has no room; those of /proc end at once.
+  const tube::UniqueFd folder(open(fname, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid() && lseek(folder.get(), 0, SEEK_END) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!read_whole_file(fname, &bytes))
     return access(fname, F_OK) == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_FILE_NOT_FOUND;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;

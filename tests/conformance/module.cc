@@ -40,6 +40,12 @@ CASE(load_from_bad_files) {
   SHOW(cuModuleLoad(&module, "/proc/self"));
 }
 
+CASE(load_a_folder) {
+  Gpu gpu;
+  CUmodule module = nullptr;
+  SHOW(cuModuleLoad(&module, "/"));
+}
+
 CASE(load_bad_images) {
   Gpu gpu;
   CUmodule module = nullptr;
