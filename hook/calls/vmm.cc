@@ -378,6 +378,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
     return CUDA_ERROR_NOT_SUPPORTED;  // as where the user has no IMEX channel
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  if (osHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;  // descriptor 0, too
   note_memory_shared();
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   MemHandle* h = allocate_handle();

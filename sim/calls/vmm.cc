@@ -342,7 +342,8 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
     return CUDA_ERROR_NOT_SUPPORTED;  // this user has no IMEX channel
-  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || osHandle == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;  // descriptor 0, too
   int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   Device* device = device_at(device_of_file(fd));
   struct stat st;

@@ -532,3 +532,9 @@ CASE(fd_outlives_its_maker) {
   SHOW(cuMemImportFromShareableHandle(&memory, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   printf("reads %x\n", first_word(map_memory(memory, 4 << 20)));
 }
+
+CASE(import_descriptor_zero) {
+  Gpu gpu;
+  CUmemGenericAllocationHandle handle = 0;
+  SHOW(cuMemImportFromShareableHandle(&handle, nullptr, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+}
