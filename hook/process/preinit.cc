@@ -3,12 +3,11 @@
 // imports are done.
 //
 // This is the library's only constructor, and without this variable or TUBE_TRACE_START it does
-// nothing. It starts no thread in programs that live in the system's program folders (shells,
-// compilers, coreutils), Python interpreters excepted: everything a function starts inherits the
-// variable. A program of the driver API alone needs no second driver (runtime_use.h). The thread
-// blocks all signals, opens no session with the proxy (a program may still fork before its first
-// CUDA call); it only asks the control socket which GPUs the proxy has. The exit handler waits for
-// it, because leaving while the driver starts is not safe.
+// nothing. It starts no thread in programs of which it is not plain that they want the CUDA runtime
+// (runtime_use.h): everything a function starts inherits the variable, compilers and shells too.
+// The thread blocks all signals, opens no session with the proxy (a program may still fork before
+// its first CUDA call); it only asks the control socket which GPUs the proxy has. The exit handler
+// waits for it, because leaving while the driver starts is not safe.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -37,19 +36,13 @@ constinit int g_pid = 0;
 constexpr uint64_t kExitWaitNs = 3'000'000'000;
 constexpr int kStatusTimeoutMs = 1000;
 
-bool plain_tool() {
+bool will_start_the_driver() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (n <= 0) return true;
+  if (n <= 0) return false;
   path[n] = 0;
   const char* name = std::strrchr(path, '/');
-  name = name == nullptr ? path : name + 1;
-  if (std::strncmp(name, "python", 6) == 0) return false;
-  for (const char* folder :
-       {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/"}) {
-    if (std::strncmp(path, folder, std::strlen(folder)) == 0) return true;
-  }
-  return std::strcmp(name, "tubectl") == 0 || std::strcmp(name, "tubed") == 0;
+  return wants_the_runtime(name == nullptr ? path : name + 1);
 }
 
 // What the proxy says of itself on its control socket (its backend and GPUs among it), or "".
@@ -91,11 +84,8 @@ std::string proxy_uuids(const std::string& status) {
 void* run(void*) {
   pthread_setname_np(pthread_self(), "tube-preinit");
   mark_start(StartMark::kDriverThread);
-  std::string status;
-  if (!driver_api_only()) {
-    status = ask_proxy();
-    mark_start(StartMark::kDriverAsked);
-  }
+  const std::string status = ask_proxy();
+  mark_start(StartMark::kDriverAsked);
   // The program's own choice wins: it is what it will be shown. The simulated GPU has no real
   // driver to start.
   const bool chosen = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
@@ -113,7 +103,7 @@ void wait_at_exit() { wait_for_early_start(); }
 __attribute__((constructor)) void start_early() {
   begin_start_trace();
   const char* wanted = ::secure_getenv("TUBE_PREINIT");
-  if (wanted == nullptr || std::strcmp(wanted, "1") != 0 || plain_tool()) return;
+  if (wanted == nullptr || std::strcmp(wanted, "1") != 0 || !will_start_the_driver()) return;
   g_pid = getpid();
   g_running = 1;
   std::atexit(wait_at_exit);

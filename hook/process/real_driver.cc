@@ -1,20 +1,27 @@
 #include "hook/process/real_driver.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/driver_file.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/mapping.h"
 #include "base/tube_note.h"
+#include "base/unique_fd.h"
 #include "hook/process/lock.h"
 #include "hook/process/process.h"
 #include "hook/process/profilers.h"
 #include "hook/process/start_trace.h"
 #include "hook/process/visible_devices.h"
+#include "sharedmem/segment.h"
 
 TUBE_IDENTITY_NOTE();
 
@@ -25,12 +32,22 @@ struct Loaded {
   Lock lock;  // rank 0: held while the driver loads and starts
   RealDriver driver;
   bool tried_load = false, tried_init = false;
-  int pid = 0;
+  int pid = 0;         // that loads it
+  bool again = false;  // a parent had loaded it
   Error load_error;
   Error init_error;
 };
+// This process's. A child of fork(2) begins anew, as if the driver had never been loaded: what its
+// parent has of it was started there, or is being loaded by a thread that the child does not have.
 Loaded& loaded() {
-  static Loaded* l = new Loaded;
+  static std::atomic<Loaded*> current{new Loaded};
+  Loaded* l = current.load(std::memory_order_acquire);
+  if (l->pid == 0 || l->pid == getpid()) return *l;
+  auto* fresh = new Loaded;
+  fresh->pid = getpid();
+  fresh->again = true;
+  if (current.compare_exchange_strong(l, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;  // another thread was first
   return *l;
 }
 
@@ -38,6 +55,21 @@ template <class F>
 bool take(void* library, const char* name, F* out) {
   *out = reinterpret_cast<F>(dlsym(library, name));
   return *out != nullptr;
+}
+
+// The loader takes a library that is mapped already for the same one, by its file: a copy of the
+// file is another library, with variables of its own.
+std::string copy_of(const std::string& path, UniqueFd* copy) {
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat s;
+  if (!file.valid() || fstat(file.get(), &s) != 0) return path;
+  const auto size = static_cast<uint64_t>(s.st_size);
+  Result<Mapping> bytes = Mapping::map(file.get(), 0, size, PROT_READ);
+  if (!bytes) return path;
+  Result<UniqueFd> made = shared::create_constant_file("tube-driver", bytes->data(), size);
+  if (!made) return path;
+  *copy = made.take();
+  return "/proc/self/fd/" + std::to_string(copy->get());
 }
 
 bool open_candidate(const std::string& path, RealDriver* d, std::string* why) {
@@ -112,7 +144,9 @@ Status load_locked(Loaded& l) {
   l.pid = getpid();
   std::string why;
   for (const std::string& path : search_driver().found) {
-    if (open_candidate(path, &l.driver, &why)) return {};
+    UniqueFd copy;  // mapped by then
+    const std::string from = l.again ? copy_of(path, &copy) : path;
+    if (open_candidate(from, &l.driver, &why)) return {};
   }
   l.driver.library = nullptr;
   l.load_error = errorf(
@@ -138,9 +172,6 @@ std::string visible_uuids() {
 
 Result<const RealDriver*> load_real_driver() {
   Loaded& l = loaded();
-  if (l.pid != 0 && l.pid != getpid())
-    return errorf(
-        "the real driver was loaded before a fork; start CUDA before or after, not across it");
   Locked locked(l.lock);
   if (Status s = load_locked(l); !s) return s.error();
   return &l.driver;
@@ -148,9 +179,6 @@ Result<const RealDriver*> load_real_driver() {
 
 Result<const RealDriver*> start_real_driver(const std::string& visible) {
   Loaded& l = loaded();
-  if (l.pid != 0 && l.pid != getpid())
-    return errorf(
-        "the real driver was loaded before a fork; start CUDA before or after, not across it");
   Locked locked(l.lock);
   if (Status s = load_locked(l); !s) return s.error();
   if (!l.tried_init) {

@@ -2,7 +2,10 @@
 // (docs/facts.md): cuInit is called, nothing else; no context, no GPU memory.
 //
 // cuInit takes 100 to 210 ms. `tubectl run` sets TUBE_PREINIT=1, which starts it in the background
-// when the program is loaded (preinit.cc); otherwise the first cudart call pays for it.
+// when the program is loaded (preinit.cc); otherwise the first cudart call pays for it. Started, it
+// answers nothing in a child of fork(2), natively too, where a program forks before it starts it.
+// So a child whose parent had loaded it loads it again, from a copy of its file in memory (some 90
+// MB a child).
 #pragma once
 
 #include <string>

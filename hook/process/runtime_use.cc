@@ -5,6 +5,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -53,28 +54,8 @@ bool of_the_system(const char* path) {
   return false;
 }
 
-bool needs_the_driver(const dl_phdr_info& program) {
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (int i = 0; i < program.dlpi_phnum; ++i) {
-    if (program.dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic =
-          reinterpret_cast<const ElfW(Dyn)*>(program.dlpi_addr + program.dlpi_phdr[i].p_vaddr);
-  }
-  const char* strings = nullptr;
-  for (const ElfW(Dyn)* d = dynamic; d != nullptr && d->d_tag != DT_NULL; ++d) {
-    if (d->d_tag == DT_STRTAB)
-      strings = reinterpret_cast<const char*>(d->d_un.d_ptr);  // glibc has made it an address
-  }
-  for (const ElfW(Dyn)* d = dynamic; strings != nullptr && d->d_tag != DT_NULL; ++d) {
-    if (d->d_tag == DT_NEEDED && std::strncmp(strings + d->d_un.d_val, "libcuda.so", 10) == 0)
-      return true;
-  }
-  return false;
-}
-
 struct Search {
   bool first = true;
-  bool needs_driver = false;
   std::vector<std::string> files;
 };
 
@@ -82,7 +63,6 @@ int look(dl_phdr_info* info, size_t, void* context) {
   auto& search = *static_cast<Search*>(context);
   if (search.first) {  // the program itself, without a name
     search.first = false;
-    search.needs_driver = needs_the_driver(*info);
     search.files.push_back("/proc/thread-self/exe");
   } else if (info->dlpi_name != nullptr && *info->dlpi_name == '/' &&
              !of_the_system(info->dlpi_name)) {
@@ -93,14 +73,12 @@ int look(dl_phdr_info* info, size_t, void* context) {
 
 }  // namespace
 
-bool driver_api_only() {
+bool wants_the_runtime(const char* program_name) {
+  if (std::strncmp(program_name, "python", 6) == 0) return true;
   Search search;
   dl_iterate_phdr(look, &search);
-  if (!search.needs_driver) return false;
-  for (const std::string& file : search.files) {
-    if (has_compiled_kernels(file.c_str())) return false;
-  }
-  return true;
+  return std::any_of(search.files.begin(), search.files.end(),
+                     [](const std::string& file) { return has_compiled_kernels(file.c_str()); });
 }
 
 }  // namespace tube::hook

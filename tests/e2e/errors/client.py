@@ -2,10 +2,12 @@
 `NAME CODE`.
 
 Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | table:ID (an export table, in
-hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | graph_in_itself | wait (reads a line
-from standard input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
+hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | graph_in_itself | fork (the
+words behind it are the child's) | wait (reads a line from standard input). It loads libcuda.so.1 by
+name, like any program, and knows nothing of Tube.
 """
 import ctypes
+import os
 import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -65,6 +67,11 @@ def run(word):
         graph, node = ctypes.c_void_p(), ctypes.c_void_p()
         return cuda.cuGraphCreate(ctypes.byref(graph), 0) or cuda.cuGraphAddChildGraphNode(
             ctypes.byref(node), graph, None, ctypes.c_size_t(0), graph)
+    if name == "fork":  # the words behind it are the child's
+        child = os.fork()
+        if child != 0:
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        return 0
     if name == "wait":
         print("waiting", flush=True)
         sys.stdin.readline()

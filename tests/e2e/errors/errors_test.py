@@ -33,6 +33,7 @@ UNKNOWN = 999
 HELLO_BYTES, WELCOME_BYTES = 424, 352  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
 VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/calls/export_tables.cc
+EARLY_TABLE = "F8CFF951000000000000000000000000"  # asked for before cuInit; first bytes count
 CUPTI_TABLE = "7CB63F9B000000000000000000000000"  # its first bytes count
 # A driver that says in a file what it was shown at its start.
 RECORDING_DRIVER = """
@@ -45,6 +46,21 @@ int cuInit(unsigned flags) {
   return fclose(file) != 0 || flags != 0;
 }
 int cuGetExportTable(const void** table, const void* id) { *table = id; return 1; }
+int cuDeviceGetCount(int* count) { *count = 0; return 0; }
+int cuDeviceGetUuid_v2(void* uuid, int device) { return uuid == 0 || device != 0; }
+"""
+# One that is not to be started in the child of the process that loaded it.
+DRIVER_OF_ONE_PROCESS = """
+#include <stdio.h>
+#include <unistd.h>
+static int loaded_by;
+__attribute__((constructor)) static void load(void) { loaded_by = getpid(); }
+int cuInit(unsigned flags) {
+  FILE* file = fopen("%s", "w");
+  fputs(loaded_by == getpid() ? "its own" : "its parent's", file);
+  return fclose(file) != 0 || flags != 0;
+}
+int cuGetExportTable(const void** table, const void* id) { *table = id; return 0; }
 int cuDeviceGetCount(int* count) { *count = 0; return 0; }
 int cuDeviceGetUuid_v2(void* uuid, int device) { return uuid == 0 || device != 0; }
 """
@@ -341,6 +357,19 @@ class Errors(unittest.TestCase):
                                    CUDA_INJECTION64_PATH="/nowhere/tool.so", **visible)
             self.assert_result(done, "sync", 0)
             self.assertEqual(seen.read_text(), "no tool, GPU-")
+
+    def test_a_forked_child_starts_a_driver_of_its_own(self):
+        """The parent has loaded the driver beside the hook, and CUDA is used in the child alone."""
+        source, seen = self.dir / "driver.c", self.dir / "seen"
+        source.write_text(DRIVER_OF_ONE_PROCESS % seen)
+        driver = self.dir / "libcuda.so.1"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", driver, source], check=True)
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = self.client(proxy.dir, f"table:{EARLY_TABLE}", "fork", "init",
+                               f"table:{VALIDITY_CHECK}", "sync", TUBE_REAL_DRIVER=str(driver))
+        self.assert_result(done, f"table:{EARLY_TABLE}", 0)
+        self.assert_result(done, "sync", 0)
+        self.assertEqual(seen.read_text(), "its own")
 
     # ---- programs that never touch CUDA
     # -------------------------------------------------------------------------------
