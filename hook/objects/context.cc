@@ -1,6 +1,7 @@
 #include "hook/objects/context.h"
 
 #include <new>
+#include <utility>
 
 #include "hook/objects/request.h"
 #include "hook/process/lock.h"
@@ -19,7 +20,8 @@ void begin_streams(Context* context) {
   for (Stream* stream : {&context->legacy, &context->ended}) {
     stream->context = context;
     stream->unique = next_unique();
-    stream->word = 0;
+    // Of the context that had this object before.
+    connection().words.release(std::exchange(stream->word, 0));
     stream->posted = stream->signalled = stream->uploads_until = stream->value = 0;
   }
   context->legacy.id = wire::kLegacyStream;
