@@ -191,6 +191,10 @@ int put(const tube_spec& spec, const void* data, tube_stream stream) {
                                     reinterpret_cast<CUdeviceptr>(data), spec.bytes,
                                     static_cast<CUstream>(driver_stream(stream))),
                  spec.name);
+    // No stream that the caller knows reads `data` later.
+    if (error == TUBE_OK && !behind(stream))
+      error =
+          cuda(tube->stream_synchronize(static_cast<CUstream>(driver_stream(stream))), spec.name);
   }
   if (error == TUBE_OK) return seal(object, by_cpu ? TUBE_NOW : driver_stream(stream));
   (void)release(object, TUBE_NOW);

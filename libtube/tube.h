@@ -121,7 +121,8 @@ TUBE_API int tube_reserve(const tube_spec* spec, tube_object* object);
  * object is no longer the caller's, get it to read it. Does not wait. */
 TUBE_API int tube_seal(const tube_object* object, tube_stream stream);
 /* Reserve, copy `data`, seal, in the order of `stream`. The bytes of `data` may be in GPU memory,
- * pinned or pageable; in pinned memory they must stay as they are until the stream gets there. */
+ * pinned or pageable; in pinned memory they must stay as they are until the stream gets there. With
+ * TUBE_NOW they are read when the call returns. */
 TUBE_API int tube_put(const tube_spec* spec, const void* data, tube_stream stream);
 
 /* ---- taking ---- */

@@ -109,8 +109,7 @@ class Object(_Memory):
         if self._shown.data is None:
             return
         behind = self._stream if stream is None else stream
-        handle = stream_handle(None if self.place == HOST else behind)
-        result = library.tube_release(self._shown, handle)
+        result = library.tube_release(self._shown, stream_handle(behind))
         self._shown.data = None
         must(result)
 
@@ -156,8 +155,7 @@ class Reserved(_Memory):
         """Gives it up; the name is free again."""
         if self._shown.data is None:
             return
-        handle = stream_handle(None if self.place == HOST else stream)
-        library.tube_release(ctypes.byref(self._shown), handle)
+        library.tube_release(ctypes.byref(self._shown), stream_handle(stream))
         self._shown.data = None
 
     def __enter__(self):
@@ -197,7 +195,8 @@ def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=N
 
 def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None) -> None:
     """An object with the bytes of `array`: anything with DLPack, an array interface or a buffer. It is
-    put where the array is, unless `place` says otherwise; without a proxy on the host.
+    put where the array is, unless `place` says otherwise; without a proxy on the host. An array in
+    host memory may be written again afterwards, unless a stream is named: then behind that.
 
     Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
     given = _arrays.numpy_array(array)
@@ -216,7 +215,7 @@ def _put(name, given, place, group, consumers, ttl, stream):
     bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
     spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
     gpu = given.gpu or where != HOST
-    if stream is None and gpu:
+    if stream is None and given.gpu:
         stream = given.stream or 0
     must(library.tube_put(spec, given.address, stream_handle(stream if gpu else None)))
 
