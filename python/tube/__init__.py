@@ -209,7 +209,10 @@ def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None
 
 
 def _put(name, given, place, group, consumers, ttl, stream):
-    if given.strides != _arrays.packed(given.shape) and 0 not in given.shape:
+    # Along a dimension of one there is no step: its stride is what the exporter happens to write.
+    gaps = any(n > 1 and stride != wanted for n, stride, wanted in zip(
+        given.shape, given.strides, _arrays.packed(given.shape)))
+    if gaps and 0 not in given.shape:
         raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
     where = place if place is not None else GPU if given.gpu else HOST
     bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
@@ -226,7 +229,7 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
 
     Raises NotFound, NoGpu, NoMemory, Gone."""
     shown = Shown()
-    wait_ms = FOREVER if timeout is None else math.ceil(timeout * 1000)
+    wait_ms = FOREVER if timeout is None else math.ceil(max(timeout, 0) * 1000)
     must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms, shown))
     return Object(shown, stream)
 
