@@ -258,6 +258,8 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = pack_params(work, params, extra)) return r;
+  if (extra != nullptr && packed_bytes(extra) > work.function->kernel->param_bytes)
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   require_clusters(work);
   if (CUresult r = check_kernel(lock, stream->context, work)) return refuse_in_capture(stream, r);
   if (!stream->capture) prepare_launch(lock, stream->context, *work.function->kernel);
@@ -290,7 +292,6 @@ CUresult pack_params(KernelWork& work, void** params, void** extra) {
     if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes ||
         (size > 0 && buffer == nullptr))
       return CUDA_ERROR_INVALID_VALUE;
-    if (size > kernel.param_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (kernel.param_bytes > 0)
       std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
     return CUDA_SUCCESS;
