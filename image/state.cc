@@ -53,8 +53,10 @@ bool starts_with(std::string_view text, std::string_view with) {
   return text.substr(0, with.size()) == with;
 }
 
+constexpr std::string_view kUnnamed = "__unnamed_";
+
 bool made_by_compiler(std::string_view name) {
-  return starts_with(name, "$str") || starts_with(name, "__unnamed_");
+  return starts_with(name, "$str") || starts_with(name, kUnnamed);
 }
 
 // _ZN31_INTERNAL_<file>4cuda3std...: internal linkage, and the namespace right behind the file's
@@ -113,6 +115,8 @@ bool check_symbol(ElfNames& names, const Elf64_Sym& symbol, std::span<Variables>
   if (type == STT_SECTION || symbol.st_size == 0) return true;
   for (Variables& section : variables) {
     if (section.section != symbol.st_shndx) continue;
+    // A function's name has content; of zeros is a variable that the compiler found no name for.
+    if (starts_with(name, kUnnamed) && section.content.empty()) return false;
     if (!holds_nothing(name, symbol.st_size) && !is_table(name, symbol, section, budget))
       return false;
     section.known_bytes += symbol.st_size + kMostPadding;
@@ -208,9 +212,12 @@ bool harmless_variable(std::string_view line) {
   const std::string_view name = word.substr(0, end);
   const std::string_view rest =
       end == std::string_view::npos ? std::string_view() : word.substr(end);
-  // A variable that a compiler found no name for is called like the texts.
-  if (made_by_compiler(name))
-    return type == ".b8" && starts_with(rest, "[") && line.find("{") != std::string_view::npos;
+  // An empty text has no content; without a type and content it is a variable that the compiler
+  // found no name for.
+  if (made_by_compiler(name)) {
+    const bool content = line.find('{') != std::string_view::npos;
+    return type == ".b8" && starts_with(rest, "[") && (content || !starts_with(name, kUnnamed));
+  }
   const bool one_byte =
       type == ".b8" && (starts_with(rest, ";") || starts_with(rest, "[1]") || rest.empty());
   return !name.empty() && holds_nothing(name, one_byte ? 1 : 2);

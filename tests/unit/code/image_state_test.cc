@@ -111,6 +111,9 @@ TEST(ImageState, WhatTheCompilerMakesIsNone) {
                             {{"$str", STT_OBJECT, 2, 10}, {"__unnamed_1", STT_OBJECT, 2, 18}})));
   EXPECT_FALSE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 30}},
                              {{"$str", STT_OBJECT, 2, 10}, {"counter", STT_OBJECT, 2, 4}})));
+  EXPECT_FALSE(
+      code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {{"__unnamed_1", STT_OBJECT, 2, 4}})))
+      << "a variable without a name, which begins with zeros";
 }
 
 TEST(ImageState, TagsOfTheLibrariesAreNone) {
@@ -168,6 +171,7 @@ TEST(ImageState, TextByItsDeclarations) {
                           "[p];\n\tst.global.u32 [%rd1], 3;\n\tret;\n}\n"));
   EXPECT_TRUE(text(head + ".extern .func  (.param .b32 func_retval0) vprintf\n(\n\t.param .b64 "
                           "a\n)\n;\n.global .align 1 .b8 $str[10] = {104, 101};\n"));
+  EXPECT_TRUE(text(head + ".global .align 1 .b8 $str$1[1];\n")) << "an empty text";
   EXPECT_TRUE(text(head + ".global .align 1 .b8 " + kTag +
                    "[1];\n.global .align 1 .b8 __unnamed_1[4] = {1};\n"));
   EXPECT_FALSE(text(head + ".global .align 1 .b8 " + kTag + "[2];\n"));
