@@ -13,12 +13,14 @@ using nlohmann::json;
 
 namespace {
 
-double ago_s(uint64_t at_ns) { return static_cast<double>(now_ns() - at_ns) / 1e9; }
+// `now_ns` is one moment for a whole answer, which is later than all that it tells of: or of two
+// things close to each other, the second one could come first.
+double ago_s(uint64_t at_ns, uint64_t now_ns) { return static_cast<double>(now_ns - at_ns) / 1e9; }
 
-json moves_json(const std::vector<Evictor::Move>& moves) {
+json moves_json(const std::vector<Evictor::Move>& moves, uint64_t now_ns) {
   json list = json::array();
   for (const Evictor::Move& move : moves)
-    list.push_back({{"ago_s", ago_s(move.at_ns)},
+    list.push_back({{"ago_s", ago_s(move.at_ns, now_ns)},
                     {"pid", move.pid},
                     {"name", move.name},
                     {"gpu", move.gpu},
@@ -30,7 +32,7 @@ json moves_json(const std::vector<Evictor::Move>& moves) {
 }
 
 // Moves and all other events, the newest last.
-json history_json(json moves, const std::vector<MemoryEvent>& events) {
+json history_json(json moves, const std::vector<MemoryEvent>& events, uint64_t now_ns) {
   json list = json::array();
   for (json& move : moves) {
     move["what"] = move["to"] == json("gpu") ? "returned" : "evicted";
@@ -38,7 +40,7 @@ json history_json(json moves, const std::vector<MemoryEvent>& events) {
     list.push_back(std::move(move));
   }
   for (const MemoryEvent& event : events)
-    list.push_back({{"ago_s", ago_s(event.at_ns)},
+    list.push_back({{"ago_s", ago_s(event.at_ns, now_ns)},
                     {"what", event.what},
                     {"pid", event.pid},
                     {"name", event.name},
@@ -145,8 +147,11 @@ json Server::mem() {
     gpu["kept_code_bytes"] = use.kept_bytes;
   }
   const PinnedPools::Counts pinned = pinned_.counts();
-  json moves = moves_json(evictor_.history());
-  json history = history_json(moves, memory_.budgets().events().list());
+  const std::vector<Evictor::Move> moved = evictor_.history();
+  const std::vector<MemoryEvent> events = memory_.budgets().events().list();
+  const uint64_t now = now_ns();
+  json moves = moves_json(moved, now);
+  json history = history_json(moves, events, now);
   return {{"ok", true},
           {"gpus", std::move(gpus)},
           {"functions", mem_functions(code)},
