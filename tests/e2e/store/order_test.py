@@ -3,6 +3,7 @@ behind their work, and nobody else waits for it.
 
 order_test.py --build DIR --program FILE [--backend driver] [OrderTest.test_NAME...]
 """
+import os
 import select
 import signal
 
@@ -57,6 +58,7 @@ class OrderTest(StoreScenes):
         self.assertEqual(follower.stdout.readline(), "\n")
         desk.process.send_signal(signal.SIGSTOP)
         self.addCleanup(desk.process.send_signal, signal.SIGCONT)
+        os.waitid(os.P_PID, desk.process.pid, os.WSTOPPED)  # all of its threads
         turn(owner)
         early, _, _ = select.select([owner.stdout], [], [], 0.3)
         if not early:
