@@ -32,8 +32,8 @@ struct Loaded {
   Lock lock;  // rank 0: held while the driver loads and starts
   RealDriver driver;
   bool tried_load = false, tried_init = false;
-  int pid = 0;         // that loads it
-  bool again = false;  // a parent had loaded it
+  int pid = 0;                      // that loads it
+  const Loaded* parents = nullptr;  // what a parent had loaded; stays mapped
   Error load_error;
   Error init_error;
 };
@@ -45,7 +45,7 @@ Loaded& loaded() {
   if (l->pid == 0 || l->pid == getpid()) return *l;
   auto* fresh = new Loaded;
   fresh->pid = getpid();
-  fresh->again = true;
+  fresh->parents = l;
   if (current.compare_exchange_strong(l, fresh, std::memory_order_acq_rel)) return *fresh;
   delete fresh;  // another thread was first
   return *l;
@@ -145,7 +145,7 @@ Status load_locked(Loaded& l) {
   std::string why;
   for (const std::string& path : search_driver().found) {
     UniqueFd copy;  // mapped by then
-    const std::string from = l.again ? copy_of(path, &copy) : path;
+    const std::string from = l.parents != nullptr ? copy_of(path, &copy) : path;
     if (open_candidate(from, &l.driver, &why)) return {};
   }
   l.driver.library = nullptr;
