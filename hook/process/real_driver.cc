@@ -57,8 +57,9 @@ bool take(void* library, const char* name, F* out) {
   return *out != nullptr;
 }
 
-// The loader takes a library that is mapped already for the same one, by its file: a copy of the
-// file is another library, with variables of its own.
+// The loader takes a library that is mapped already for the same one, by its file or by the name it
+// was opened with: a copy of the file, under a name that no other process's copy has, is another
+// library, with variables of its own.
 std::string copy_of(const std::string& path, UniqueFd* copy) {
   UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat s;
@@ -69,7 +70,7 @@ std::string copy_of(const std::string& path, UniqueFd* copy) {
   Result<UniqueFd> made = shared::create_constant_file("tube-driver", bytes->data(), size);
   if (!made) return path;
   *copy = made.take();
-  return "/proc/self/fd/" + std::to_string(copy->get());
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(copy->get());
 }
 
 bool open_candidate(const std::string& path, RealDriver* d, std::string* why) {
