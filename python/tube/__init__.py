@@ -109,9 +109,9 @@ class Object(_Memory):
         if self._shown.data is None:
             return
         behind = self._stream if stream is None else stream
-        result = library.tube_release(self._shown, stream_handle(behind))
+        # Refused where the stream is gone or captures: it is held on, for another release.
+        must(library.tube_release(self._shown, stream_handle(behind)))
         self._shown.data = None
-        must(result)
 
     def export_fd(self) -> tuple:
         """(descriptor, size, offset) of the memory behind it, for a program that knows nothing of
