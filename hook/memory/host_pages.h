@@ -10,9 +10,9 @@
 //   writers     may write between copy and exchange: they are held back with userfaultfd's write
 //               protection where the kernel grants it (docs/limits.md says what happens where not)
 //   fork        the child must not share the pages: host_fork.h
-//   growth      the program makes a range larger in place (realloc): a hole lies behind it in the
-//   file own stack   the caller's stack may be among the pages: the exchange then runs on another
-//   stack
+//   growth      the program makes a range larger in place (realloc): a hole in the file lies behind
+//               it, and reads as zeros
+//   own stack   the caller's stack may be among the pages: the exchange then runs on another stack
 //
 // All of it is serialised by the caller (calls/host_register.cc).
 #pragma once
