@@ -91,7 +91,6 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     capture->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (phGraph != nullptr) *phGraph = nullptr;
   // By the wrong thread it ends too, and nothing comes of it.
   const bool wrong_thread =
       capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();

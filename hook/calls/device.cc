@@ -85,10 +85,6 @@ CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev)
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-  if (const CUresult r = guard(Needs::kInit); r != CUDA_SUCCESS) {
-    if (bytes != nullptr) *bytes = 0;
-    return r;
-  }
   const info::DeviceInfo* d = info_of(dev);
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;

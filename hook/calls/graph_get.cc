@@ -258,4 +258,23 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode,
+                                CUgraph hClonedGraph) {
+  if (phNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t original = 0, clone = 0;
+  if (const CUresult r = id_of(Kind::kGraphNode, hOriginalNode, &original); r != CUDA_SUCCESS)
+    return r;
+  if (const CUresult r = id_of(Kind::kGraph, hClonedGraph, &clone); r != CUDA_SUCCESS) return r;
+  *phNode = nullptr;  // when it is not found, too
+  wire::cuGraphNodeFindInClone_reply reply{};
+  {
+    Request<wire::cuGraphNodeFindInClone> r;
+    r->hOriginalNode = original;
+    r->hClonedGraph = clone;
+    if (const CUresult result = r.call(&reply); result != CUDA_SUCCESS) return result;
+  }
+  *phNode = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, reply.phNode));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace tube::hook

@@ -110,8 +110,10 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
   if (pHandle == nullptr || hEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = guard(Needs::kHandle); r != CUDA_SUCCESS) return r;
   const Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pHandle = {};
   wire::tubeIpcGetEvent_reply reply{};
   Request<wire::tubeIpcGetEvent> r;
   r.in_context(event->context);

@@ -19,13 +19,7 @@ constexpr unsigned kHostAllocFlags =
 }  // namespace
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) {
-    if (r == CUDA_ERROR_NOT_INITIALIZED && dptr != nullptr) *dptr = 0;
-    return r;
-  }
-  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *dptr = 0;
-  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   const CUresult r = allocate_device(bytesize, &address);
   if (r == CUDA_SUCCESS) *dptr = address;
@@ -42,9 +36,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   uint64_t bytes = 0, address = 0;
   if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, static_cast<uint64_t>(Height), &bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
+  *pPitch = pitch;  // when there is no memory, too
   if (const CUresult r = allocate_device(bytes, &address); r != CUDA_SUCCESS) return r;
   *dptr = address;
-  *pPitch = pitch;
   return CUDA_SUCCESS;
 }
 

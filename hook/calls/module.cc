@@ -489,6 +489,7 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   Kernel* kernel = nullptr;
   const CUresult r = get_kernel(m, name, &kernel);
   if (r == CUDA_SUCCESS) *hfunc = static_cast<CUfunction>(kernel_handle(kernel));
+  if (r == CUDA_ERROR_NOT_FOUND) *hfunc = nullptr;
   return r;
 }
 

@@ -156,6 +156,8 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream) {
+  CUresult error = CUDA_SUCCESS;
+  if (find_stream(hStream, &error) == nullptr) return error;
   Pool* p = find_pool(pool);
   if (p == nullptr || p->imported) return CUDA_ERROR_INVALID_VALUE;
   return allocate(dptr, bytesize, hStream, p);

@@ -6,5 +6,5 @@ call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2",
      "cuDeviceGetByPCIBusId", "cuDeviceGetPCIBusId", "cuDeviceCanAccessPeer",
      "cuDeviceGetP2PAttribute", "cuDeviceGetTexture1DLinearMaxWidth",
      "cuDeviceGetExecAffinitySupport", lane="local", needs="init")
-call("cuDeviceTotalMem_v2", lane="local", needs="nothing")  # sets 0 before cuInit
+call("cuDeviceTotalMem_v2", lane="local", needs="init", zeroes="bytes")
 call("cuDeviceGetUuid", alias_of="cuDeviceGetUuid_v2")

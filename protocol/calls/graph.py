@@ -8,7 +8,7 @@ call("cuGraphDestroy", lane="hand", hGraph=frees("graph"))
 call("cuGraphClone", lane="reply", phGraphClone=creates("graph"), handler="hand")
 call("cuGraphDestroyNode", lane="hand", hNode=frees("node", part=True))
 call("cuGraphNodeGetType", lane="reply", type=out(), handler="hand")
-call("cuGraphNodeFindInClone", lane="reply", phNode=out())
+call("cuGraphNodeFindInClone", lane="hand", phNode=out(), handler="generated")
 call("cuGraphDebugDotPrint", lane="local", uses="tubeGraphDot")
 call("cuGraphConditionalHandleCreate", lane="local", uses="tubeGraphConditional")
 
@@ -88,7 +88,8 @@ call("cuDeviceGetGraphMemAttribute", "cuDeviceSetGraphMemAttribute", "cuDeviceGr
 chapter("graph execution")
 call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2",
      "cuGraphInstantiateWithParams", lane="local", uses="tubeGraphInstantiate tubeGraphSteps")
-call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local",
+call("cuGraphExecUpdate", lane="local", uses="tubeGraphExecUpdate tubeGraphSteps")
+call("cuGraphExecUpdate_v2", lane="local", zeroes="resultInfo",
      uses="tubeGraphExecUpdate tubeGraphSteps")
 call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated",
      changes=("hGraphExec",))

@@ -1,14 +1,15 @@
 """Device and pinned memory, pointer queries, virtual memory management."""
 
 chapter("memory")
-call("cuMemAlloc_v2", lane="local", needs="nothing", uses="tubeMemAlloc")  # sets 0 before cuInit
-call("cuMemAllocPitch_v2", lane="local", uses="tubeMemAlloc")
+call("cuMemAlloc_v2", lane="local", zeroes="dptr", uses="tubeMemAlloc")
+call("cuMemAllocPitch_v2", lane="local", zeroes="dptr pPitch", uses="tubeMemAlloc")
 call("cuMemFree_v2", lane="local", needs="init", uses="tubeMemFree")
-call("cuMemAllocHost_v2", "cuMemHostAlloc", lane="local", uses="tubePinnedAlloc")
+call("cuMemAllocHost_v2", "cuMemHostAlloc", lane="local", zeroes="pp", uses="tubePinnedAlloc")
 call("cuMemFreeHost", lane="local", needs="init", uses="tubePinnedFree")
-call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
-call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
-call("cuMemGetAddressRange_v2", lane="local")
+call("cuMemHostGetDevicePointer_v2", lane="local", zeroes="pdptr")
+call("cuMemHostGetFlags", lane="local")
+call("cuMemGetInfo_v2", lane="local", zeroes="free total", uses="tubeMemGetInfo")
+call("cuMemGetAddressRange_v2", lane="local", zeroes="pbase psize")
 call("cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local",
      needs="init")
 call("cuMemHostRegister_v2", lane="local", uses="tubeHostRegister")
@@ -18,14 +19,15 @@ call("cuMemHostRegister", alias_of="cuMemHostRegister_v2")
 chapter("managed memory")
 # pinned memory by another name: it never moves, so advice and prefetches are remembered and
 # answered here
-call("cuMemAllocManaged", lane="local", uses="tubePinnedAlloc")
+call("cuMemAllocManaged", lane="local", zeroes="dptr", uses="tubePinnedAlloc")
 call("cuMemAdvise", "cuMemAdvise_v2", "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2",
      "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
      "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuStreamAttachMemAsync", lane="local")
 
 chapter("memory pool")
 # emulated by the hook over tubeMemAlloc: the driver's pool hands out addresses outside the windows
-call("cuMemAllocAsync", "cuMemAllocFromPoolAsync", lane="local", uses="tubeMemAlloc")
+call("cuMemAllocAsync", "cuMemAllocFromPoolAsync", lane="local", zeroes="dptr",
+     uses="tubeMemAlloc")
 call("cuMemFreeAsync", lane="local", uses="tubeMemFreeAsync")
 call("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", lane="local",
      needs="init")
@@ -38,7 +40,8 @@ call("cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemSetMemPool", lane="local
 call("cuMemPoolExportToShareableHandle", "cuMemPoolImportFromShareableHandle", lane="local",
      needs="init")
 call("cuMemPoolExportPointer", lane="local", uses="tubeIpcGetMem")
-call("cuMemPoolImportPointer", lane="local", uses="tubeIpcOpenMem tubeIpcCloseMem")
+call("cuMemPoolImportPointer", lane="local", zeroes="ptr_out",
+     uses="tubeIpcOpenMem tubeIpcCloseMem")
 
 chapter("virtual memory")
 # No context needed. Locations name devices: the hook turns its ordinals into the proxy's in the

@@ -11,7 +11,7 @@ call("cuLibraryGetKernel", lane="local", needs="init", uses="tubeGetKernel")
 call("cuModuleGetFunctionCount", "cuModuleEnumerateFunctions", lane="local", uses="tubeListKernels")
 call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init",
      uses="tubeListKernels")
-call("cuModuleGetGlobal_v2", lane="local", uses="tubeGetGlobal")
+call("cuModuleGetGlobal_v2", lane="local", zeroes="dptr bytes", uses="tubeGetGlobal")
 call("cuLibraryGetGlobal", lane="local", needs="context",
      uses="tubeGetGlobal")  # of the current context's copy
 call("cuLibraryGetModule", lane="local", needs="context")

@@ -38,7 +38,7 @@ call("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureI
 # the proxy captures in relaxed mode whatever `mode` says; the hook enforces the stricter modes
 call("cuStreamBeginCapture_v2", lane="hand")
 call("cuStreamBeginCapture", lane="local", uses="cuStreamBeginCapture_v2")
-call("cuStreamEndCapture", lane="hand", phGraph=creates("graph"))
+call("cuStreamEndCapture", lane="hand", zeroes="phGraph", phGraph=creates("graph"))
 call("cuStreamBeginCaptureToGraph", lane="local", uses="tubeBeginCaptureToGraph")
 _DEPENDENCIES = array_in("numDependencies")
 call("cuStreamUpdateCaptureDependencies", lane="reply", dependencies=_DEPENDENCIES)

@@ -49,6 +49,8 @@ call() also takes
   hand
   alias_of=NAME                                       an older form of the same call; its arguments
   convert by themselves
+  zeroes="pptr size"                                  outputs that are zero from the call's start on:
+  when it is refused, too, and before cuInit (seen on an H200)
   uses="tubeX tubeY"                                  lane local: Tube's messages it is made of (for
   the coverage page)
 
@@ -67,7 +69,7 @@ NEEDS = ("nothing", "init", "handle", "context")
 
 Message = namedtuple("Message", "name lane fields reply properties chapter where")
 CallText = namedtuple(
-    "CallText", "name lane needs handler alias_of uses annotations properties chapter where")
+    "CallText", "name lane needs handler alias_of uses zeroes annotations properties chapter where")
 Absent = namedtuple("Absent", "name why chapter where")
 EnumText = namedtuple("EnumText", "name width values where")
 StructText = namedtuple("StructText", "name fields where")
@@ -203,7 +205,7 @@ class Descriptions:
                                       where)
 
     def call(self, *names, lane=None, needs=None, handler=None, alias_of=None, uses="",
-             **annotations):
+             zeroes="", **annotations):
         where = self._where()
         properties = Properties.take(annotations, where, names[0] if names else "call")
         for name in names:
@@ -222,7 +224,7 @@ class Descriptions:
                     raise DescriptionError(
                         where, name, f"`{parameter}` is given {annotation!r}, not an annotation")
             self.calls[name] = CallText(name, lane, needs, handler, alias_of, uses.split(),
-                                        annotations, properties, self._chapter, where)
+                                        zeroes.split(), annotations, properties, self._chapter, where)
 
     def absent(self, *names, why):
         where = self._where()

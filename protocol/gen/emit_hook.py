@@ -115,8 +115,12 @@ def _entry(model, index, call):
             head, mark,
             f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"
         ]
+    cleared = [
+        f"  if ({p} != nullptr) *{p} = {{}};" for p in (call.zeroes or (
+            target.zeroes if call.lane == "per_thread" else []))
+    ]
     lines = [
-        head, mark,
+        head, mark, *cleared,
         f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"
     ]
     arguments = [p.name for p in f.params]

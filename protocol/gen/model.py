@@ -19,6 +19,7 @@ class Call:
     def __init__(self, name, lane, chapter="", where="", why=""):
         self.name, self.lane, self.chapter, self.where, self.why = name, lane, chapter, where, why
         self.needs, self.handler, self.alias_of, self.uses = "context", "hand", None, []
+        self.zeroes = []  # names of outputs
         self.function, self.parameters = None, []
         self.request = self.reply = None
         self.number = None
@@ -122,7 +123,7 @@ class Model:
             text = known.calls[name]
             call = Call(name, text.lane or "alias", text.chapter, text.where)
             call.needs = text.needs or self._default_needs(function)
-            call.alias_of, call.uses = text.alias_of, text.uses
+            call.alias_of, call.uses, call.zeroes = text.alias_of, text.uses, text.zeroes
         else:
             call = Call(name, "undescribed", why="not described yet")
         call.function = function
@@ -141,7 +142,7 @@ class Model:
             raise DescriptionError(text.where, call.name, what)
 
         names = [p.name for p in call.function.params]
-        for parameter in text.annotations:
+        for parameter in (*text.annotations, *text.zeroes):
             if parameter not in names:
                 fail(
                     f"there is no parameter `{parameter}`; cuda.h has {', '.join(names) or 'none'}")

@@ -58,7 +58,7 @@ SIM_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
 }
 
 SIM_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-  if (!initialized() && bytes != nullptr) *bytes = 0;
+  zero(bytes);
   SIM_ENTER(kInit);
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);

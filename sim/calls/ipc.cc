@@ -238,12 +238,14 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 }
 
 SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
-  SIM_ENTER(kHandle);
   if (pHandle == nullptr || hEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SIM_ENTER(kHandle);
   State& s = state();
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
-  if (event == nullptr || event->shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pHandle = {};
+  if (event->shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Handle handle{};
   handle.magic = kEventMagic;
   if (!name_file(event->shared->fd, &handle))

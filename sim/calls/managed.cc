@@ -83,6 +83,7 @@ void forget_managed(const Range& range) { ranges().remove(range.base, range.size
 using namespace tube::sim;
 
 SIM_API CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+  zero(dptr);
   SIM_ENTER_CONTEXT(context);
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;

@@ -154,9 +154,8 @@ CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t 
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
   uint64_t row = (width + 511) / 512 * 512;
   if (row < width || height > UINT64_MAX / row) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = allocate_memory(context, row * height, RangeKind::kDevice, dptr);
-  if (r == CUDA_SUCCESS) *pitch = row;
-  return r;
+  *pitch = row;
+  return allocate_memory(context, row * height, RangeKind::kDevice, dptr);
 }
 
 }  // namespace
@@ -165,6 +164,7 @@ CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t 
 using namespace tube::sim;
 
 SIM_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  zero(free, total);
   SIM_ENTER_CONTEXT(context);
   Device& d = *context->device;
   if (total != nullptr) *total = d.spec.memory_bytes;
@@ -173,16 +173,15 @@ SIM_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  if (!initialized() && dptr != nullptr) *dptr = 0;
+  zero(dptr);
   SIM_ENTER_CONTEXT(context);
-  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *dptr = 0;
-  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
 }
 
 SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
                                     size_t Height, unsigned int ElementSizeBytes) {
+  zero(dptr, pPitch);
   SIM_ENTER_CONTEXT(context);
   return alloc_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 }
@@ -194,6 +193,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  zero(pbase, psize);
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(dptr);
@@ -205,11 +205,13 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
 }
 
 SIM_API CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  zero(pp);
   SIM_ENTER_CONTEXT(context);
   return host_alloc(context, pp, bytesize, Flags);
 }
 
 SIM_API CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  zero(pp);
   SIM_ENTER_CONTEXT(context);
   return host_alloc(context, pp, bytesize, 0);
 }
@@ -259,6 +261,7 @@ SIM_API CUresult cuMemHostUnregister(void* p) {
 }
 
 SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  zero(pdptr);
   SIM_ENTER_CONTEXT(context);
   (void)context;
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -80,11 +80,13 @@ CUresult pool_of(CUmemoryPool handle, Pool** pool) {
 using namespace tube::sim;
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  zero(dptr);
   SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, nullptr, true, hStream);
 }
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                          CUstream hStream) {
+  zero(dptr);
   SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, reinterpret_cast<Pool*>(pool), false, hStream);
 }
@@ -336,7 +338,9 @@ SIM_API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, C
                          range->pool->props.handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   return shareable ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_API CUresult cuMemPoolImportPointer(CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*) {
+SIM_API CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool,
+                                        CUmemPoolPtrExportData*) {
+  zero(ptr_out);
   SIM_ENTER(kContext);
   return CUDA_ERROR_INVALID_VALUE;
 }

@@ -204,6 +204,7 @@ SIM_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
     *hfunc = reinterpret_cast<CUfunction>(f.get());
     return CUDA_SUCCESS;
   }
+  *hfunc = nullptr;
   return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -233,6 +234,7 @@ SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
 
 SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
                                       const char* name) {
+  zero(dptr, bytes);
   SIM_ENTER(kHandle);
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;

@@ -302,7 +302,13 @@ SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
 SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
                                       CUstreamAttrValue* value_out) {
   SIM_ON_STREAM(hStream);
-  if (value_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const int known = static_cast<int>(attr);
+  if (value_out == nullptr || (known != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
+                               known != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
+                               known != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP &&
+                               known != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW &&
+                               known != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN))
+    return CUDA_ERROR_INVALID_VALUE;
   std::memset(value_out, 0, sizeof *value_out);
   auto it = stream->attributes.find(attr);
   if (it != stream->attributes.end()) *value_out = it->second;
@@ -310,9 +316,6 @@ SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
   else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
     value_out->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set
   else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value_out->memSyncDomainMap = {0, 1};
-  else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW &&
-           attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
-    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

@@ -287,6 +287,7 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 }
 
 SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+  zero(phGraph);
   SIM_ENTER_STREAM(context, hStream);
   return end(context, hStream, phGraph);
 }

@@ -230,6 +230,7 @@ SIM_API CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOrigin
   if (phNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_GRAPH(graph, hClonedGraph);
   Node* original = live_node(s, hOriginalNode);
+  *phNode = nullptr;
   if (original == nullptr || graph->origin != original->graph->id) return CUDA_ERROR_INVALID_VALUE;
   for (auto& n : graph->nodes) {
     if (n->origin != original->id) continue;

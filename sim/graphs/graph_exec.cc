@@ -420,6 +420,7 @@ SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph 
                                               CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   SIM_ENTER_CONTEXT(context);
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  params->hErrNode_out = nullptr;
   return instantiate(phGraphExec, hGraph, params->flags, context, &params->hErrNode_out,
                      &params->result_out);
 }
@@ -485,6 +486,7 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 }
 SIM_API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                                       CUgraphExecUpdateResultInfo* resultInfo) {
+  zero(resultInfo);
   SIM_ENTER_HANDLE(context);
   (void)context;
   return update(hGraphExec, hGraph, resultInfo);

@@ -80,6 +80,11 @@ CUresult enter(const char* call, Need need, Context** current = nullptr);
 // For calls that give something back: they need no current context, but a dead one answers its
 // code. `current` may stay nullptr.
 CUresult enter_to_free(const char* call, Context** current);
+// The outputs that a call sets to zero before it looks at anything, initialisation included.
+template <class... T>
+void zero(T*... outputs) {
+  ((outputs != nullptr ? void(*outputs = {}) : void()), ...);
+}
 #define SIM_ENTER(need)                                                                           \
   do {                                                                                            \
     if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::need)) return entered; \

@@ -24,9 +24,9 @@ st.global.u32 [%rd2], %r1;
 ret;
 }
 )");
-  CUfunction function = nullptr;
+  CUfunction function = nullptr, none = nullptr;
   SHOW(cuModuleGetFunction(&function, module, name.c_str()));
-  SHOW(cuModuleGetFunction(&function, module, (name + 'k').c_str()));
+  SHOW(cuModuleGetFunction(&none, module, (name + 'k').c_str()));
   DeviceArray<uint32_t> data(std::vector<uint32_t>(1, 0));
   LAUNCH(function, {1}, {1}, 0, nullptr, data.pointer);
   printf("a kernel of %zu characters wrote %u\n", length, data.read()[0]);
