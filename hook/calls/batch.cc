@@ -163,9 +163,10 @@ CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* faile
   return CUDA_SUCCESS;
 }
 
-// The first versions say which copy was wrong.
-CUresult tell(CUresult result, size_t failed, size_t* out) {
-  if (out != nullptr) *out = result == CUDA_SUCCESS ? kNoIndex : failed;
+// The first versions say which copy was wrong, unless the stream is the legacy one, which they do
+// not take.
+CUresult tell(CUresult result, size_t failed, CUstream stream, size_t* out) {
+  if (out != nullptr && stream != nullptr) *out = result == CUDA_SUCCESS ? kNoIndex : failed;
   return result;
 }
 
@@ -182,7 +183,7 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                             size_t* failIdx, CUstream hStream) {
   size_t failed = 0;
   const CUresult r = batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
-  return tell(r, failed, failIdx);
+  return tell(r, failed, hStream, failIdx);
 }
 CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
                                  unsigned long long flags, CUstream hStream) {
@@ -193,7 +194,7 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, siz
                               unsigned long long flags, CUstream hStream) {
   size_t failed = 0;
   const CUresult r = batch_3d(numOps, opList, &failed, flags, hStream);
-  return tell(r, failed, failIdx);
+  return tell(r, failed, hStream, failIdx);
 }
 
 }  // namespace tube::hook

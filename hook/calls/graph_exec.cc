@@ -172,7 +172,10 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {
-  if (updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t id = 0;
+  if (updateResult_out == nullptr || id_of(Kind::kGraphExec, hGraphExec, &id) != CUDA_SUCCESS ||
+      id_of(Kind::kGraph, hGraph, &id) != CUDA_SUCCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   CUgraphExecUpdateResultInfo info{};
   info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
   const CUresult result = hook::cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);

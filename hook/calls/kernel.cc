@@ -473,8 +473,9 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
                                                               int blockSize, size_t dynamicSMemSize,
                                                               unsigned int flags) {
   Kernel* k = find_kernel(func);
-  if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
   OccupancyAnswer q{wire::OccupancyQuestion::kActiveBlocks,
                     flags,
                     static_cast<uint64_t>(blockSize),

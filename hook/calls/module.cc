@@ -483,9 +483,9 @@ CUresult cuModuleUnload(CUmodule hmod) {
 }
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  if (hfunc == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   Module* m = find_module(hmod);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hfunc == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   Kernel* kernel = nullptr;
   const CUresult r = get_kernel(m, name, &kernel);
   if (r == CUDA_SUCCESS) *hfunc = static_cast<CUfunction>(kernel_handle(kernel));

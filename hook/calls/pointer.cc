@@ -172,6 +172,8 @@ bool is_attribute(CUpointer_attribute a) {
 }  // namespace
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;  // nothing is asked
+  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) return r;
   Known k;
   if (!find_known(dptr, &k) || (k.a.kind == MemoryKind::kMapped && !accessible(k.a.base)))
     return CUDA_ERROR_NOT_FOUND;

@@ -42,7 +42,10 @@ bool surely_good(const CUstreamBatchMemOpParams& op) {
   }
 }
 
-CUresult first_version() { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult first_version() {
+  const CUresult r = guard(Needs::kContext);
+  return r != CUDA_SUCCESS ? r : CUDA_ERROR_NOT_SUPPORTED;
+}
 
 }  // namespace
 

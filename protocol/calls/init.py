@@ -5,4 +5,4 @@ call("cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2", 
      "cuGetErrorString", "cuGetExportTable", lane="local", needs="nothing")
 call("cuModuleGetLoadingMode", lane="local", needs="init")
 call("cuProfilerStart", "cuProfilerStop", lane="local",
-     needs="init")  # the profiler sees the function process, not the GPU
+     needs="context")  # the profiler sees the function process, not the GPU

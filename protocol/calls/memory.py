@@ -9,7 +9,7 @@ call("cuMemFreeHost", lane="local", needs="init", uses="tubePinnedFree")
 call("cuMemHostGetDevicePointer_v2", lane="local", zeroes="pdptr")
 call("cuMemHostGetFlags", lane="local")
 call("cuMemGetInfo_v2", lane="local", zeroes="free total", uses="tubeMemGetInfo")
-call("cuMemGetAddressRange_v2", lane="local", zeroes="pbase psize")
+call("cuMemGetAddressRange_v2", lane="local", needs="nothing", zeroes="pbase psize")
 call("cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local",
      needs="init")
 call("cuMemHostRegister_v2", lane="local", uses="tubeHostRegister")

@@ -355,6 +355,27 @@ CASE(a_blocking_stream_captures_and_the_legacy_one_works) {
   SHOW(cuStreamEndCapture(t.blocking, &graph));
 }
 
+// Questions to the legacy stream itself, and what changes it.
+std::vector<Rule> legacy_rules(Things& t) {
+  return {
+      {"cuStreamBeginCapture", [] { return cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED); }},
+      {"cuStreamBeginCaptureToGraph", [&] { return cuStreamBeginCaptureToGraph(nullptr, t.graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED); }},
+      {"cuStreamEndCapture", [] { CUgraph graph = nullptr; return cuStreamEndCapture(nullptr, &graph); }},
+      {"cuStreamUpdateCaptureDependencies", [] { return cuStreamUpdateCaptureDependencies(nullptr, nullptr, nullptr, 0, 0); }},
+      {"cuStreamCopyAttributes to it", [&] { return cuStreamCopyAttributes(nullptr, t.other); }},
+      {"cuStreamCopyAttributes from it", [&] { return cuStreamCopyAttributes(t.other, nullptr); }},
+      {"cuStreamGetAttribute", [] { CUstreamAttrValue value; return cuStreamGetAttribute(nullptr, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value); }},
+      {"cuStreamSetAttribute", [] { CUstreamAttrValue value{}; return cuStreamSetAttribute(nullptr, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value); }},
+      {"cuStreamGetPriority", [] { int priority; return cuStreamGetPriority(nullptr, &priority); }},
+      {"cuStreamGetFlags", [] { unsigned flags; return cuStreamGetFlags(nullptr, &flags); }},
+      {"cuStreamGetId", [] { unsigned long long id; return cuStreamGetId(nullptr, &id); }},
+      {"cuStreamGetCtx", [] { CUcontext context; return cuStreamGetCtx(nullptr, &context); }},
+      {"cuStreamGetDevice", [] { CUdevice device; return cuStreamGetDevice(nullptr, &device); }},
+  };
+}
+
+CASE(the_legacy_stream_is_asked_while_a_blocking_one_captures) { try_rules(legacy_rules, CU_STREAM_CAPTURE_MODE_RELAXED, false, true); }
+
 CASE(a_broken_capture) {
   Things t;
   CUgraph graph = nullptr;

@@ -35,12 +35,12 @@ bool device_address(CUdeviceptr address) {
 }  // namespace
 
 CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) {
-  if (pTexRef == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return find_module(hmod) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
+  if (find_module(hmod) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return pTexRef == nullptr || name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name) {
-  if (pSurfRef == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return find_module(hmod) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
+  if (find_module(hmod) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return pSurfRef == nullptr || name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
 }
 // No call makes a surface reference.
 CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) { return CUDA_ERROR_INVALID_HANDLE; }
