@@ -138,7 +138,7 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult error = CUDA_SUCCESS;
-  Stream* stream = find_stream(hStream, &error);
+  Stream* stream = find_stream_in(current_context(), hStream, &error);
   if (stream == nullptr) return error;
   if (const Capture* capture = stream->capture.load(std::memory_order_acquire)) {
     *captureStatus = capture->invalid.load(std::memory_order_acquire)

@@ -103,7 +103,10 @@ Stream* find_stream_in(Context* context, CUstream handle, CUresult* error) {
 }
 
 Stream* find_stream(CUstream handle, CUresult* error) {
-  return find_stream_in(current_context(), handle, error);
+  Stream* stream = find_stream_in(current_context(), handle, error);
+  if (stream == nullptr || !stream->legacy() || !legacy_would_wait(stream, true)) return stream;
+  *error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return nullptr;
 }
 
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** out) {

@@ -52,7 +52,9 @@ struct Stream {
 };
 
 // cuda's stream handles, NULL, 1 and 2 included, in the calling thread. nullptr: no such stream (or
-// no context for the default ones), `*error` says the code.
+// no context for the default ones), `*error` says the code. The legacy stream cannot be named while
+// a blocking stream of its context captures, and whoever does breaks that capture, whatever the
+// call; find_stream_in() looks at it all the same.
 Stream* find_stream(CUstream handle, CUresult* error);
 Stream* find_stream_in(Context* context, CUstream handle, CUresult* error);
 // Creates an ordinary stream in `context`; a priority beyond the device's range becomes the nearest

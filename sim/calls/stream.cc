@@ -58,7 +58,14 @@ Stream* add_stream(State& s, Context* context, unsigned flags, int priority) {
   return stream;
 }
 
-CUresult resolve_stream(Lock&, Context* current, CUstream handle, Stream** stream) {
+CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream) {
+  if (CUresult r = look_at_stream(lock, current, handle, stream)) return r;
+  return *stream == (*stream)->context->legacy_stream
+             ? check_legacy_capture(state(), (*stream)->context)
+             : CUDA_SUCCESS;
+}
+
+CUresult look_at_stream(Lock&, Context* current, CUstream handle, Stream** stream) {
   State& s = state();
   const bool is_default =
       handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;

@@ -93,7 +93,7 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
-  if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (CUresult r = look_at_stream(lock, context, handle, &stream)) return r;
   // A query about the legacy stream is refused but does not invalidate the captures it would depend
   // on.
   if (stream == stream->context->legacy_stream && legacy_would_depend(s, stream->context))

@@ -83,9 +83,11 @@ using Work =
     std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork,
                  EventWaitWork, MemOpWork, ChildWork, AllocWork, FreeWork, ConditionalWork>;
 
-// Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a
-// context's error.
+// Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400), a
+// context's error, or 906 for a legacy stream that would depend on a capturing stream, whose
+// capture is broken by that; look_at_stream() finds it all the same.
 CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);
+CUresult look_at_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);
 
 // A stream of the program's own. With the lock held.
 Stream* add_stream(State& s, Context* context, unsigned flags, int priority);
