@@ -147,6 +147,14 @@ void hide_memory(const StoreObject& object) {
   (void)memory_map().remove(object.address, kind_of(object), &removed);
 }
 
+bool stop_making(const StoreObject& object) {
+  if (object.slot >= abi::kStoreSlots || object.generation == 0) return false;
+  uint64_t& making = store().held[object.slot].making;
+  if (making != object.generation) return false;
+  making = 0;
+  return true;
+}
+
 namespace {
 
 // ---- putting ----
@@ -204,6 +212,8 @@ int reserve(const StoreSpec* spec, StoreObject* object) {
   std::memcpy(object->name, spec->name, name_bytes);
   std::memcpy(object->group, group, group_bytes);
   show_memory(*object);
+  const Locked locked(store().lock);
+  store().held[object->slot].making = object->generation;
   return 0;
 }
 
@@ -214,11 +224,11 @@ int seal(const StoreObject* object, void* handle, int behind) {
   if (error != CUDA_SUCCESS) return store_error(error);
   if (stream != nullptr && capturing(stream))
     return store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  Locked locked(store().lock);
+  if (!stop_making(*object)) return static_cast<int>(wire::StoreAnswer::kInvalid);
   hide_memory(*object);
   store().told.store(true, std::memory_order_relaxed);
   if (stream != nullptr) store().told_behind.store(true, std::memory_order_relaxed);
-  if (object->slot >= abi::kStoreSlots) return static_cast<int>(wire::StoreAnswer::kInvalid);
-  Locked locked(store().lock);
   store().held[object->slot].sealing = object->generation;
   if (stream == nullptr) {
     Request<wire::tubeStoreSeal> r;

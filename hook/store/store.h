@@ -25,6 +25,7 @@ struct StoreCopy {
 struct StoreHeld {
   uint64_t generation = 0;
   uint32_t gets = 0;
+  uint64_t making = 0;            // the generation that this process has reserved and not sealed
   uint64_t sealing = 0;           // the generation that this process has sealed here last
   std::vector<StoreCopy> copies;  // those that the claim covers
 };
@@ -66,5 +67,9 @@ int get_object(const char* name, uint32_t place, int32_t device, void* stream, u
 // the process has sealed; reserved ones count with `any`.
 int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight* sight);
 int release_object(const StoreObject* object, void* stream, int behind);
+// Whether the process made the object and still did; from now on it does no more, for its record is
+// about to be posted. The proxy ends whoever posts one of an object that is not its own. The
+// store's lock is held.
+bool stop_making(const StoreObject& object);
 
 }  // namespace tube::hook

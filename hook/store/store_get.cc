@@ -345,8 +345,6 @@ int release_object(const StoreObject* object, void* handle, int behind) {
   if (stream != nullptr && capturing(stream))
     return store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (object->slot >= abi::kStoreSlots) return static_cast<int>(wire::StoreAnswer::kInvalid);
-  s.told.store(true, std::memory_order_relaxed);
-  if (stream != nullptr) s.told_behind.store(true, std::memory_order_relaxed);
   Locked locked(s.lock);
   bool last = true;
   std::vector<StoreCopy> copies;
@@ -356,7 +354,11 @@ int release_object(const StoreObject* object, void* handle, int behind) {
       return static_cast<int>(wire::StoreAnswer::kInvalid);
     last = --held.gets == 0;
     if (last) copies.swap(held.copies);
+  } else if (!stop_making(*object)) {
+    return static_cast<int>(wire::StoreAnswer::kInvalid);
   }
+  s.told.store(true, std::memory_order_relaxed);
+  if (stream != nullptr) s.told_behind.store(true, std::memory_order_relaxed);
   if (last) hide_all(*object, copies);
   if (stream != nullptr) {
     Request<wire::tubeStoreReleaseBehind> r(stream);
