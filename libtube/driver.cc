@@ -39,9 +39,10 @@ bool find_tube(Tube* tube) {
   find(library, "cuMemcpyAsync", &tube->memcpy_async);
   find(library, "cuStreamSynchronize", &tube->stream_synchronize);
   find(library, "cuCtxGetCurrent", &tube->current);
+  find(library, "cuPointerGetAttribute", &tube->pointer_attribute);
   // Told not to connect (TUBE_OFF), or no proxy: the program runs without, as its CUDA calls say.
   return tube->memcpy_async != nullptr && tube->stream_synchronize != nullptr &&
-         tube->current != nullptr;
+         tube->current != nullptr && tube->pointer_attribute != nullptr;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ struct Tube {
   CUresult (*memcpy_async)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream) = nullptr;
   CUresult (*stream_synchronize)(CUstream) = nullptr;
   CUresult (*current)(CUcontext*) = nullptr;
+  CUresult (*pointer_attribute)(void*, CUpointer_attribute, CUdeviceptr) = nullptr;
 };
 
 // nullptr: there is no proxy for this program.

@@ -10,7 +10,10 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "libtube/driver.h"
@@ -22,7 +25,9 @@ namespace {
 constexpr uint32_t kHostPlace = 0, kGpuPlace = 1;  // wire::StorePlace
 constexpr int kProxyDied = kStoreCuda + CUDA_ERROR_DEVICE_UNAVAILABLE;
 constexpr int kNoProxy = kStoreCuda + CUDA_ERROR_SYSTEM_NOT_READY;
+constexpr int kProxyStopped = kStoreCuda + CUDA_ERROR_DEINITIALIZED;
 constexpr int kNoContext = kStoreCuda + CUDA_ERROR_INVALID_CONTEXT;
+constexpr int kCaptures = kStoreCuda + CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 constexpr int kNoDevice = kStoreCuda + CUDA_ERROR_INVALID_DEVICE;
 
 thread_local char t_error[512] = "no call of this thread has failed";
@@ -63,6 +68,7 @@ int said(int answer, const char* name) {
                   "`tubectl store` shows who holds what",
                   name);
     case kProxyDied:
+    case kProxyStopped:
     case kNoProxy:
       return fail(TUBE_GONE,
                   "the proxy of this workflow has ended or was never started, and the store with "
@@ -174,17 +180,81 @@ int release(const tube_object& object, tube_stream stream) {
   const Tube* tube = tube_in_process();
   if (tube == nullptr) return said(local().release(object), object.name);
   const StoreObject held = shown(object);
-  const bool ordered = behind(stream) && (object.place == TUBE_GPU || has_context(*tube));
-  return said(tube->table->release(&held, driver_stream(stream), ordered), object.name);
+  return said(tube->table->release(&held, driver_stream(stream), behind(stream)), object.name);
+}
+
+// Objects whose owners are gone and whose streams captured then.
+struct Dropped {
+  StoreObject object;
+  tube_stream stream;
+};
+struct DroppedOnes {
+  std::mutex mutex;
+  std::vector<Dropped> all;
+  std::atomic<bool> some{false};  // changes under the mutex
+};
+DroppedOnes& dropped() {
+  static auto* ones = new DroppedOnes;
+  return *ones;
+}
+
+// False: not yet.
+bool let_go(const Tube& tube, const Dropped& one) {
+  const int answer =
+      tube.table->release(&one.object, driver_stream(one.stream), behind(one.stream) ? 1 : 0);
+  if (answer == kCaptures) return false;
+  if (answer > kStoreCuda) (void)tube.table->release(&one.object, nullptr, kStoreBehindAll);
+  return true;
+}
+
+void let_dropped_go() {
+  DroppedOnes& ones = dropped();
+  if (!ones.some.load(std::memory_order_acquire)) return;
+  const Tube* tube = tube_in_process();
+  const std::lock_guard lock(ones.mutex);
+  std::erase_if(ones.all, [&](const Dropped& one) { return let_go(*tube, one); });
+  ones.some.store(!ones.all.empty(), std::memory_order_release);
+}
+
+void drop(const tube_object& object, tube_stream stream) {
+  const Tube* tube = tube_in_process();
+  if (tube == nullptr) {
+    (void)local().release(object);
+    return;
+  }
+  const Dropped one{shown(object), stream};
+  if (let_go(*tube, one)) return;
+  DroppedOnes& ones = dropped();
+  const std::lock_guard lock(ones.mutex);
+  ones.all.push_back(one);
+  ones.some.store(true, std::memory_order_release);
+}
+
+// Of another kind than managed memory, which the CPU reads, too.
+bool gpu_memory(const Tube& tube, const void* data) {
+  unsigned type = 0, managed = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  return tube.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE &&
+         (tube.pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
+              CUDA_SUCCESS ||
+          managed == 0);
+}
+
+// Whether the CPU copies: what needs no stream, or is for a default one that this thread has not.
+bool by_cpu(const Tube* tube, const tube_object& object, const void* data, tube_stream stream) {
+  if (tube == nullptr) return true;
+  if (object.place == TUBE_GPU || gpu_memory(*tube, data)) return false;
+  const bool named = reinterpret_cast<uintptr_t>(driver_stream(stream)) > 2;
+  return !behind(stream) || (!named && !has_context(*tube));
 }
 
 int put(const tube_spec& spec, const void* data, tube_stream stream) {
   tube_object object{};
   if (const int error = reserve(spec, &object); error != TUBE_OK) return error;
   const Tube* tube = tube_in_process();
-  const bool by_cpu = object.place == TUBE_HOST && !behind(stream);
   int error = TUBE_OK;
-  if (by_cpu || tube == nullptr) {
+  if (by_cpu(tube, object, data, stream)) {
     if (object.data != nullptr) std::memcpy(object.data, data, spec.bytes);
   } else {
     error = cuda(tube->memcpy_async(reinterpret_cast<CUdeviceptr>(object.data),
@@ -196,7 +266,7 @@ int put(const tube_spec& spec, const void* data, tube_stream stream) {
       error =
           cuda(tube->stream_synchronize(static_cast<CUstream>(driver_stream(stream))), spec.name);
   }
-  if (error == TUBE_OK) return seal(object, by_cpu ? TUBE_NOW : driver_stream(stream));
+  if (error == TUBE_OK) return seal(object, stream);
   (void)release(object, TUBE_NOW);
   return error;
 }
@@ -226,6 +296,7 @@ int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout
 template <class F>
 int guarded(F f) noexcept {
   try {
+    let_dropped_go();
     return f();
   } catch (const std::bad_alloc&) {
     return fail(TUBE_NO_MEMORY, "out of host memory");
@@ -320,6 +391,14 @@ int tube_release(const tube_object* object, tube_stream stream) {
   return guarded([&] {
     if (object == nullptr) return fail(TUBE_INVALID, "no object was given");
     return release(*object, stream);
+  });
+}
+
+void tube_drop(const tube_object* object, tube_stream stream) {
+  if (object == nullptr) return;
+  (void)guarded([&] {
+    drop(*object, stream);
+    return static_cast<int>(TUBE_OK);
   });
 }
 

@@ -13,6 +13,7 @@
 #ifndef TUBE_HPP_
 #define TUBE_HPP_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
@@ -105,7 +106,7 @@ class Held {
   Held(const tube_object& object, tube_stream stream) : object_(object), stream_(stream) {}
   void forget() { object_.data = nullptr; }
   void give_back() {
-    if (object_.data != nullptr) (void)tube_release(&object_, stream_);
+    if (object_.data != nullptr) tube_drop(&object_, stream_);
     forget();
   }
   tube_object object_;
@@ -116,11 +117,11 @@ class Held {
 class Object : public Held {
  public:
   Object(const tube_object& object, tube_stream stream) : Held(object, stream) {}
-  // Behind the work on that stream; without it behind the stream of the get.
+  // Behind the work on that stream; without it behind the stream of the get. It is held on when this
+  // throws.
   void release(tube_stream stream) {
-    const tube_object held = object_;
+    if (object_.data != nullptr) must(tube_release(&object_, stream));
     forget();
-    if (held.data != nullptr) must(tube_release(&held, stream));
   }
   void release() { release(stream_); }
 };
@@ -137,14 +138,13 @@ inline Exported export_fd(const Object& object) {
   return made;
 }
 
-// A new object's memory: fill it, then seal. It is given up if that does not happen.
+// A new object's memory: fill it, then seal. It is given up if that does not happen, or throws.
 class Reserved : public Held {
  public:
   explicit Reserved(const tube_object& object) : Held(object, TUBE_NOW) {}
   void seal(tube_stream stream) {
-    const tube_object made = object_;
+    must(tube_seal(&object_, stream));
     forget();
-    must(tube_seal(&made, stream));
   }
 };
 
@@ -178,7 +178,8 @@ inline Object get(const std::string& name, tube_place place, tube_stream stream)
 inline Object wait(const std::string& name, std::chrono::milliseconds timeout, tube_place place,
                    tube_stream stream) {
   tube_object object;
-  must(tube_wait(name.c_str(), place, stream, static_cast<uint64_t>(timeout.count()), &object));
+  const auto count = std::max<std::chrono::milliseconds::rep>(timeout.count(), 0);
+  must(tube_wait(name.c_str(), place, stream, static_cast<uint64_t>(count), &object));
   return {object, stream};
 }
 

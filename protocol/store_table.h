@@ -12,8 +12,9 @@ namespace tube {
 
 inline constexpr unsigned char kStoreTableId[16] = {0x54, 0x55, 0x42, 0x45, 0x53, 0x54, 0x4f, 0x52,
                                                     0x45, 0x2d, 0x74, 0x61, 0x62, 0x6c, 0x65, 0x31};
-inline constexpr uint32_t kStoreTableVersion = 4;
+inline constexpr uint32_t kStoreTableVersion = 5;
 inline constexpr int kStoreCuda = 1000;
+inline constexpr int kStoreBehindAll = 2;
 
 struct StoreObject {
   uint64_t address = 0;
@@ -56,7 +57,8 @@ struct StoreTable {
   uint64_t (*store_id)();
   uint64_t (*session_id)();
   int (*reserve)(const StoreSpec* spec, StoreObject* object);
-  // stream: a CUstream, taken when `behind` is not 0.
+  // stream: a CUstream, taken when `behind` is 1. kStoreBehindAll, of a release: waits for all work of
+  // the context in which the program got the object.
   int (*seal)(const StoreObject* object, void* stream, int behind);
   // Takes the object; what comes later on the stream waits for its bytes. In host memory, or
   // without a context: returns when the bytes are there. `timeout_ns`: how long for an object that

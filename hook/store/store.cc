@@ -147,6 +147,40 @@ void hide_memory(const StoreObject& object) {
   (void)memory_map().remove(object.address, kind_of(object), &removed);
 }
 
+void know(uint32_t slot, uint64_t generation) {
+  StoreHeld& held = store().held[slot];
+  Context* context = current_context();
+  if (held.known != generation || context != nullptr) held.context = context;
+  held.known = generation;
+}
+
+Context* context_known(const StoreObject& object) {
+  Context* context = nullptr;
+  if (object.slot < abi::kStoreSlots) {
+    const Locked locked(store().lock);
+    const StoreHeld& held = store().held[object.slot];
+    if (held.known == object.generation) context = held.context;
+  }
+  if (context == nullptr) context = context_of(object.device);
+  if (context == nullptr) return nullptr;
+  const auto& there = context->primary ? context->live : context->alive;
+  return there.load(std::memory_order_acquire) ? context : nullptr;
+}
+
+int stream_behind(const StoreObject& object, void* handle, Stream** stream) {
+  CUresult error = CUDA_SUCCESS;
+  const auto named = static_cast<CUstream>(handle);
+  *stream = find_stream(named, &error);
+  if (error == CUDA_ERROR_INVALID_CONTEXT) {
+    Context* context = context_known(object);
+    if (context == nullptr) return 0;
+    error = CUDA_SUCCESS;
+    *stream = find_stream_in(context, named, &error);
+  }
+  if (*stream == nullptr) return store_error(error);
+  return capturing(*stream) ? store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : 0;
+}
+
 bool stop_making(const StoreObject& object) {
   if (object.slot >= abi::kStoreSlots || object.generation == 0) return false;
   uint64_t& making = store().held[object.slot].making;
@@ -214,16 +248,15 @@ int reserve(const StoreSpec* spec, StoreObject* object) {
   show_memory(*object);
   const Locked locked(store().lock);
   store().held[object->slot].making = object->generation;
+  know(object->slot, object->generation);
   return 0;
 }
 
 int seal(const StoreObject* object, void* handle, int behind) {
   if (const int error = open_store(); error != 0) return error;
-  CUresult error = CUDA_SUCCESS;
-  Stream* stream = behind != 0 ? find_stream(static_cast<CUstream>(handle), &error) : nullptr;
-  if (error != CUDA_SUCCESS) return store_error(error);
-  if (stream != nullptr && capturing(stream))
-    return store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  Stream* stream = nullptr;
+  const int unfit = behind != 0 ? stream_behind(*object, handle, &stream) : 0;
+  if (unfit != 0) return unfit;
   Locked locked(store().lock);
   if (!stop_making(*object)) return static_cast<int>(wire::StoreAnswer::kInvalid);
   hide_memory(*object);

@@ -27,6 +27,8 @@ struct StoreHeld {
   uint32_t gets = 0;
   uint64_t making = 0;            // the generation that this process has reserved and not sealed
   uint64_t sealing = 0;           // the generation that this process has sealed here last
+  uint64_t known = 0;             // the generation that this process has reserved or got here last,
+  Context* context = nullptr;     // and what was current then; nullptr: nothing
   std::vector<StoreCopy> copies;  // those that the claim covers
 };
 
@@ -67,6 +69,14 @@ int get_object(const char* name, uint32_t place, int32_t device, void* stream, u
 // the process has sealed; reserved ones count with `any`.
 int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight* sight);
 int release_object(const StoreObject* object, void* stream, int behind);
+// The stream behind which the object is sealed or released. The default one of a thread without a
+// context is that of the context in which the object was reserved or got: another thread of the
+// program has used it there. *stream nullptr: there is nothing to come behind. 0, or an error.
+int stream_behind(const StoreObject& object, void* handle, Stream** stream);
+// That context; nullptr: no context of the program is there.
+Context* context_known(const StoreObject& object);
+// Remembers for that what is current now. The store's lock is held.
+void know(uint32_t slot, uint64_t generation);
 // Whether the process made the object and still did; from now on it does no more, for its record is
 // about to be posted. The proxy ends whoever posts one of an object that is not its own. The
 // store's lock is held.

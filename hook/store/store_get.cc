@@ -86,6 +86,7 @@ int take(const shared::StoreSight& sight, const StoreObject& object) {
   StoreHeld& held = s.held[sight.slot];
   if (held.gets != 0 && held.generation == sight.generation()) {
     ++held.gets;
+    know(sight.slot, sight.generation());
     return 0;
   }
   bool look_again = false;
@@ -95,6 +96,7 @@ int take(const shared::StoreSight& sight, const StoreObject& object) {
   }
   held.generation = sight.generation();
   held.gets = 1;
+  know(sight.slot, sight.generation());
   held.copies.clear();
   show_memory(object);
   for (const abi::StoreOther& other : s.index.entry(sight.slot).others) {
@@ -339,11 +341,10 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
 int release_object(const StoreObject* object, void* handle, int behind) {
   if (const int error = open_store(); error != 0) return error;
   Store& s = store();
-  CUresult error = CUDA_SUCCESS;
-  Stream* stream = behind != 0 ? find_stream(static_cast<CUstream>(handle), &error) : nullptr;
-  if (error != CUDA_SUCCESS) return store_error(error);
-  if (stream != nullptr && capturing(stream))
-    return store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  Stream* stream = nullptr;
+  if (behind == kStoreBehindAll) (void)sync_owner(context_known(*object));
+  const int unfit = behind == 1 ? stream_behind(*object, handle, &stream) : 0;
+  if (unfit != 0) return unfit;
   if (object->slot >= abi::kStoreSlots) return static_cast<int>(wire::StoreAnswer::kInvalid);
   Locked locked(s.lock);
   bool last = true;

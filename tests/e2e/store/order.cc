@@ -12,7 +12,6 @@
 //                     for its stream, or for so much memory
 //   busy MIB          allocates that much, which cannot move: a stream stands until stdin ends
 //   capture           releases on a stream that captures are refused
-//   misuse            seals and releases of what is not the caller's, or not any more
 //   quota MIB         two objects of that size, of which the program may have one at a time
 //   two MIB           an object of that size on one GPU, an allocation and an object on another one
 //   far               takes an object on another GPU before it is written
@@ -376,30 +375,6 @@ void run_capture() {
   EXPECT(seen[0] == 7 && seen[kCopied - 1] == 7);
 }
 
-// Each is an error of that call alone.
-void run_misuse() {
-  for (const tube_place place : {TUBE_HOST, TUBE_GPU}) {
-    tube_object x = reserve("x", 64, place), taken{};
-    const tube_object zeroed{};
-    EXPECT(tube_seal(&zeroed, TUBE_NOW) == TUBE_INVALID);
-    EXPECT(tube_release(&zeroed, TUBE_NOW) == TUBE_INVALID);
-    TUBE(tube_seal(&x, nullptr));
-    EXPECT(tube_seal(&x, nullptr) == TUBE_INVALID);
-    EXPECT(tube_seal(&x, TUBE_NOW) == TUBE_INVALID);
-    EXPECT(tube_release(&x, TUBE_NOW) == TUBE_INVALID);
-    TUBE(tube_get("x", TUBE_ANY, nullptr, &taken));
-    EXPECT(tube_seal(&taken, TUBE_NOW) == TUBE_INVALID);
-    TUBE(tube_release(&taken, nullptr));
-    EXPECT(tube_release(&taken, nullptr) == TUBE_INVALID);
-    TUBE(tube_delete("x"));
-    x = reserve("x", 64, place);
-    TUBE(tube_release(&x, nullptr));
-    EXPECT(tube_release(&x, nullptr) == TUBE_INVALID);
-    EXPECT(tube_seal(&x, nullptr) == TUBE_INVALID);
-    CU(cuCtxSynchronize());
-  }
-}
-
 // `device`: CUDA's ordinal plus 1.
 int try_reserve(const char* name, uint64_t bytes, int device, tube_object* object) {
   tube_spec spec{};
@@ -485,7 +460,6 @@ int main(int argc, char** argv) {
   else if (scene == "lose") run_lose(name, argc > 3 ? std::stoull(argv[3]) << 20 : 0);
   else if (scene == "busy") run_hoard(std::stoull(name) << 20, true);
   else if (scene == "capture") run_capture();
-  else if (scene == "misuse") run_misuse();
   else if (scene == "quota") run_quota(std::stoull(name) << 20);
   else if (scene == "two") run_two(std::stoull(name) << 20);
   else if (scene == "far") run_far();

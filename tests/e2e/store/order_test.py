@@ -98,11 +98,6 @@ class OrderTest(StoreScenes):
         self.assertEqual(self.run_scene(proxy, "capture"), "equal\n", proxy.log_tail())
         self.wait_empty(proxy)
 
-    def test_who_seals_or_releases_twice_is_told_so(self):
-        proxy = self.proxy()
-        self.assertEqual(self.run_scene(proxy, "misuse"), "equal\n", proxy.log_tail())
-        self.wait_empty(proxy)
-
     def test_a_program_s_own_limit_moves_nobody_else_s_memory(self):
         proxy = self.proxy(memory="1G", TUBE_EVICT_HOST="1G")
         hoard = self.started(proxy, "hoard", "84")

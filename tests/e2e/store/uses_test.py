@@ -1,0 +1,43 @@
+"""What libtube answers to uses of objects that are none, and to those by other threads and behind
+streams that are gone: errors of one call, and nothing that stays behind.
+
+uses_test.py --build DIR --program FILE [--backend driver] [UsesTest.test_NAME...]
+"""
+import store_test
+from store_test import StoreScenes
+
+
+class UsesTest(StoreScenes):
+    """Programs of uses.cc."""
+
+    def run_alone(self, scene, **settings):
+        proxy = self.proxy(**settings)
+        self.assertEqual(self.run_scene(proxy, scene), "equal\n", proxy.log_tail())
+        self.wait_empty(proxy)
+
+    def test_who_seals_or_releases_twice_is_told_so(self):
+        self.run_alone("misuse")
+
+    def test_a_put_has_read_its_bytes(self):
+        for lane in ("auto", "always"):
+            self.run_alone("put", TUBE_COPY_LANE=lane)
+
+    def test_a_thread_without_a_context_has_them_too(self):
+        self.run_alone("threads")
+
+    def test_a_release_there_is_behind_the_default_stream(self):
+        self.run_alone("order")
+
+    def test_an_owner_s_end_is_never_refused(self):
+        self.run_alone("drop")
+
+    def test_a_proxy_that_was_stopped_is_gone(self):
+        proxy = self.proxy()
+        program = self.started(proxy, "stop")
+        proxy.process.terminate()
+        proxy.process.wait()
+        self.assertEqual(self.finish(proxy, program), "equal\n")
+
+
+if __name__ == "__main__":
+    store_test.main()
