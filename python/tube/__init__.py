@@ -17,15 +17,18 @@ the bytes are there, and what it puts is complete when the work on the default s
 """
 import ctypes
 import math
+import time
 
 from . import _arrays
-from ._library import (ANY, FOREVER, GPU, HOST, VISIT, Error, Exists, Gone, Invalid, NoGpu,
-                       NoMemory, NotFound, Shown, Spec, TooMany, library, must, stream_handle)
+from ._library import (ANY, DEFAULT, GPU, HOST, NOT_FOUND, VISIT, Error, Exists, Gone, Invalid,
+                       NoGpu, NoMemory, NotFound, Shown, Spec, TooMany, library, must, stream_handle)
 
 __all__ = ["ANY", "Error", "Exists", "GPU", "Gone", "HOST", "Invalid", "NoGpu", "NoMemory",
            "NotFound", "Object", "Reserved", "TooMany", "connected", "delete", "delete_group",
            "exists", "fetch", "get", "objects", "peek", "put", "queue", "reserve", "store",
            "unique_id"]
+
+PIECE = 0.1  # seconds of a wait
 
 
 def connected() -> bool:
@@ -78,8 +81,11 @@ class _Memory(_Described):
         return (_arrays.CUDA if gpu else _arrays.CPU, max(0, self._shown.device))
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        del stream, max_version, dl_device, copy  # ordered by get(); the bytes are where they are
+        del stream, max_version  # ordered by get()
         self._check()
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError(f"'{self.name}' is given as it is and where it is: copy the array, or "
+                              "get() the object in another place")
         return _arrays.capsule_of(self._shown, self)
 
     def __getattr__(self, name):
@@ -102,15 +108,16 @@ class Object(_Memory):
     def __init__(self, shown, stream=None):
         super().__init__(shown)
         self._stream = 0 if stream is None else stream
+        self._behind = stream_handle(self._stream)
 
     def release(self, stream=None):
         """Gives it back, behind the work on `stream`: that of its get() unless another one is
         named. Once; arrays made of it end before."""
         if self._shown.data is None:
             return
-        behind = self._stream if stream is None else stream
+        behind = self._behind if stream is None else stream_handle(stream)
         # Refused where the stream is gone or captures: it is held on, for another release.
-        must(library.tube_release(self._shown, stream_handle(behind)))
+        must(library.tube_release(self._shown, behind))
         self._shown.data = None
 
     def export_fd(self) -> tuple:
@@ -130,11 +137,10 @@ class Object(_Memory):
     def __exit__(self, *_):
         self.release()
 
-    def __del__(self):
-        try:
-            self.release()
-        except Exception:  # the process ends, or the proxy has
-            pass
+    # Bound here, as this module may be gone before the object.
+    def __del__(self, drop=library.tube_drop):
+        if self._shown.data is not None:
+            drop(self._shown, self._behind)
 
 
 class Reserved(_Memory):
@@ -143,31 +149,34 @@ class Reserved(_Memory):
     _read_only = False
 
     def seal(self, stream=None):
-        """Complete, behind the work on `stream`. The memory is not the caller's any more."""
+        """Complete, behind the work on `stream`. The memory is not the caller's any more, unless this
+        is refused: the stream is gone or captures."""
         self._check()
         if stream is None and self.place == GPU:
             stream = 0
-        result = library.tube_seal(ctypes.byref(self._shown), stream_handle(stream))
+        must(library.tube_seal(self._shown, stream_handle(stream)))
         self._shown.data = None
-        must(result)
 
     def abort(self, stream=0):
         """Gives it up; the name is free again."""
         if self._shown.data is None:
             return
-        library.tube_release(ctypes.byref(self._shown), stream_handle(stream))
+        library.tube_drop(self._shown, stream_handle(stream))
         self._shown.data = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *_):
-        if kind is None and self._shown.data is not None:
-            self.seal()
-        self.abort()
+        try:
+            if kind is None and self._shown.data is not None:
+                self.seal()
+        finally:
+            self.abort()
 
-    def __del__(self):
-        self.abort()
+    def __del__(self, drop=library.tube_drop, behind=DEFAULT):
+        if self._shown.data is not None:
+            drop(self._shown, behind)
 
 
 def _spec(name, bytes_, dtype, shape, place, group, consumers, ttl, device=None):
@@ -195,8 +204,9 @@ def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=N
 
 def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None) -> None:
     """An object with the bytes of `array`: anything with DLPack, an array interface or a buffer. It is
-    put where the array is, unless `place` says otherwise; without a proxy on the host. An array in
-    host memory may be written again afterwards, unless a stream is named: then behind that.
+    put where the array is, unless `place` says otherwise; without a proxy arrays in GPU memory are
+    refused (NoGpu). An array in host memory may be written again afterwards, unless a stream is
+    named: then behind that.
 
     Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
     given = _arrays.numpy_array(array)
@@ -228,9 +238,14 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
     for ever. `place`: HOST or GPU has it there, by a copy that is made once if it is not.
 
     Raises NotFound, NoGpu, NoMemory, Gone."""
-    shown = Shown()
-    wait_ms = FOREVER if timeout is None else math.ceil(max(timeout, 0) * 1000)
-    must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms, shown))
+    shown, handle, encoded = Shown(), stream_handle(stream), name.encode()
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    left = math.inf if timeout is None else max(timeout, 0)
+    # In pieces: signals are handled in between.
+    while (result := library.tube_wait(encoded, place, handle, math.ceil(min(left, PIECE) * 1000),
+                                       shown)) == NOT_FOUND and left > PIECE:
+        left = max(end - time.monotonic(), 0)
+    must(result)
     return Object(shown, stream)
 
 

@@ -140,15 +140,23 @@ def array_of(owner, stream):
         yield Array(where or 0, False, 1 | 8 << 8 | 1 << 16, (len(view),), (1,), bytes_)
 
 
+# Arrays may outlive this module when the interpreter ends: what their end needs is bound here, and
+# never freed.
 @_Delete
-def _delete(managed):
-    _given.pop(ctypes.addressof(managed.contents), None)
+def _delete(managed, pop=_given.pop, addressof=ctypes.addressof):
+    pop(addressof(managed.contents), None)
 
 
 @_End
-def _end(capsule):
-    if _is_valid(capsule, b"dltensor"):  # nobody took it
-        _given.pop(_dying(capsule, b"dltensor"), None)
+def _end(capsule, pop=_given.pop, is_valid=_is_valid, dying=_dying):
+    if is_valid(capsule, b"dltensor"):  # nobody took it
+        pop(dying(capsule, b"dltensor"), None)
+
+
+_keep = _api.Py_IncRef
+_keep.restype, _keep.argtypes = None, [ctypes.py_object]
+for _each in (_given, _delete, _end, _is_valid, _dying):
+    _keep(_each)
 
 
 def capsule_of(shown, owner):

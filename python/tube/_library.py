@@ -6,7 +6,7 @@ import pathlib
 DIMS = 8
 HOST, GPU, ANY = 0, 1, 2
 NOW, DEFAULT = ctypes.c_void_p(-1), ctypes.c_void_p(0)
-FOREVER = 2**64 - 1
+NOT_FOUND = 2
 
 
 class Error(Exception):
@@ -85,7 +85,7 @@ def _declare(library):
             "connected": [], "unique_id": [text, ctypes.c_size_t], "reserve": [spec, shown],
             "seal": [shown, stream], "put": [spec, ctypes.c_void_p, stream],
             "wait": [text, ctypes.c_int, stream, number, shown], "peek": [text, shown],
-            "release": [shown, stream], "delete": [text],
+            "release": [shown, stream], "drop": [shown, stream], "delete": [text],
             "delete_group": [text, ctypes.POINTER(ctypes.c_uint32)],
             "list": [VISIT, ctypes.c_void_p],
             "export_fd": [shown, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(number),
@@ -94,6 +94,7 @@ def _declare(library):
         function = getattr(library, "tube_" + name)
         function.argtypes, function.restype = arguments, ctypes.c_int
     library.tube_error.restype = text
+    library.tube_drop.restype = None
     return library
 
 

@@ -1,10 +1,12 @@
 """The package `tube`: arrays of NumPy and numba into the store and out of it, errors, life of
 objects. Natively there is no proxy and the store is the process's own: what is printed is the
 same."""
+import ctypes
 import gc
 import mmap
 import os
 import pathlib
+import signal
 import sys
 
 os.environ["NUMBA_CUDA_USE_NVIDIA_BINDING"] = "0"
@@ -50,7 +52,44 @@ gc.collect()
 print(kept.sum(), also.sum(), np.asarray(tube.get("floats")).sum())
 del kept, also
 
-for what in (lambda: tube.get("nothing"), lambda: tube.put("text", b"again"),
+# Along a dimension of one an exporter writes any stride.
+odd = np.lib.stride_tricks.as_strided(np.arange(6, dtype=np.int32), (1, 2, 1, 3), (4, 12, 400, 4))
+
+
+class Exporter:
+    __dlpack__, __dlpack_device__ = odd.__dlpack__, odd.__dlpack_device__
+
+
+for name, array in {"odd": odd, "exported": Exporter()}.items():
+    tube.put(name, array, group="arrays")
+    print(name, np.asarray(tube.get(name)).tolist(), tube.get(name).shape)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(*_):
+    raise Interrupted
+
+
+# A wait ends with a signal's handler, as one for Ctrl-C.
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+try:
+    tube.get("never", timeout=None)
+except Interrupted:
+    print("interrupted")
+
+for how in ({"copy": True}, {"dl_device": (2, 7)}):
+    try:
+        tube.get("text").__dlpack__(**how)
+        print("no error")
+    except BufferError as error:
+        print(error)
+assert tube.get("text").__dlpack__(copy=False, dl_device=(1, 0)) is not None
+
+for what in (lambda: tube.get("nothing"), lambda: tube.get("nothing", timeout=-1), lambda: tube.put("text", b"again"),
              lambda: tube.put("gaps", np.zeros((4, 4))[:, ::2]), lambda: tube.put("", b"x"),
              lambda: tube.reserve("many", (1,) * 9), lambda: tube.delete("nothing")):
     try:
@@ -84,6 +123,54 @@ if tube.connected():
         with mmap.mmap(descriptor, 10, prot=mmap.PROT_READ, offset=offset) as seen:
             assert size >= 10 and seen[:] == b"0123456789"
         os.close(descriptor)
+    # Behind the stream that is named: the next object of its size lies elsewhere while that stands.
+    driver, stream, word = ctypes.CDLL("libcuda.so.1"), cuda.stream(), cuda.pinned_array(1, np.uint32)
+    handle, at = ctypes.c_void_p(int(stream.handle.value)), ctypes.c_uint64(word.ctypes.data)
+    for place in (tube.HOST, tube.GPU):
+        for end in (lambda held: held[0].release(stream=stream), list.clear):
+            tube.put("held", np.zeros(1 << 20, np.uint8), place=place)
+            held = [tube.get("held", stream=stream if end is list.clear else 0)]
+            word[0], address = 0, held[0].data
+            assert driver.cuStreamWaitValue32_v2(handle, at, 1, 0) == 0
+            end(held)
+            tube.delete("held")
+            with tube.reserve("next", (1 << 20,), place=place) as following:
+                assert following.data != address, place
+            tube.delete("next")
+            word[0] = 1
+            stream.synchronize()
+    # A release that is refused can be made up for.
+    with tube.get("gpu") as refused:
+        try:
+            refused.release(stream=12345)
+            print("no error")
+        except tube.Error as error:
+            assert refused.data and "CUDA error 400" in str(error), error
+    # No object of a thread without a context stays.
+    import threading
+    for _ in range(4):
+        tube.put("once", np.zeros(9, np.uint8), place=tube.GPU, consumers=1)
+        dropped = [tube.get("once")]
+        thread = threading.Thread(target=dropped.clear)
+        thread.start()
+        thread.join()
+        try:
+            tube.delete("once")
+            print("still there")
+        except tube.NotFound:
+            pass
+tube.put("at the end", np.arange(10))
+
+
+# Arrays that end when the interpreter does.
+class AtTheEnd:
+    kept = np.from_dlpack(tube.get("at the end"))
+
+    def __init__(self):
+        self.me, self.also = self, np.from_dlpack(tube.get("at the end"))
+
+
+print(AtTheEnd.kept.sum(), AtTheEnd().also.sum())
 for left in tube.objects():
     tube.delete(left.name)
 print("done")
