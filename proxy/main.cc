@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -540,7 +541,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    // The last line alone is what tubectl shows of a proxy that does not start.
+    fprintf(stderr, "tubed: %s; see: tubed --help\n", error.what());
+    return 2;
   }
   LogLevel level = LogLevel::kInfo;
   if (!options.log.empty() && !parse_log_level(options.log.c_str(), &level)) {

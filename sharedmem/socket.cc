@@ -114,6 +114,16 @@ Result<UniqueFd> listen_unix(const std::string& path, int type) {
   return fd;
 }
 
+SocketFile socket_file(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  return {info.st_dev, info.st_ino};
+}
+
+void unlink_socket(const std::string& path, const SocketFile& file) {
+  if (file.number != 0 && socket_file(path) == file) (void)::unlink(path.c_str());
+}
+
 bool is_served(const std::string& path, int type) {
   sockaddr_un address;
   return fill_address(path, &address).ok() && somebody_serves(address, type);

@@ -24,6 +24,15 @@ inline constexpr size_t kMaxFdsPerMessage = 8;
 // somebody does. `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
 // Not one step: the caller sees to it that no other process does the same meanwhile.
 Result<UniqueFd> listen_unix(const std::string& path, int type);
+// Which file has the name `path` now: nobody else's, while its socket is open.
+struct SocketFile {
+  dev_t device = 0;
+  ino_t number = 0;  // 0: none
+  bool operator==(const SocketFile&) const = default;
+};
+SocketFile socket_file(const std::string& path);
+// Takes the name away if that file still has it.
+void unlink_socket(const std::string& path, const SocketFile& file);
 // Whether a process listens at the socket `path`. It sees a connection that ends at once.
 bool is_served(const std::string& path, int type);
 // `timeout_ms`: how long connecting, and each message that is sent on the connection, may wait; 0:

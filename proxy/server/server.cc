@@ -223,6 +223,8 @@ Status Server::listen() {
                                          : shared::listen_unix(control_path_, SOCK_STREAM);
   if (!control.ok()) return control.error();
   control_fd_ = control.take();
+  socket_file_ = shared::socket_file(socket_path_);
+  control_file_ = shared::socket_file(control_path_);
   if (Status s = listen_for_proxies(); !s.ok()) return s;
   if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
@@ -495,8 +497,8 @@ bool Server::close() {
 }
 
 void Server::unlink_sockets() {
-  if (listen_fd_.valid() && names_are_ours_) unlink(socket_path_.c_str());
-  if (control_fd_.valid() && names_are_ours_) unlink(control_path_.c_str());
+  if (listen_fd_.valid() && names_are_ours_) shared::unlink_socket(socket_path_, socket_file_);
+  if (control_fd_.valid() && names_are_ours_) shared::unlink_socket(control_path_, control_file_);
   listen_fd_.reset();
   control_fd_.reset();
 }

@@ -54,6 +54,7 @@
 #include "proxy/session/session.h"
 #include "proxy/store/store.h"
 #include "sharedmem/handshake.h"
+#include "sharedmem/socket.h"
 
 namespace tube::proxy {
 
@@ -338,6 +339,8 @@ class Server {
   UniqueFd epoll_fd_;
   std::string socket_path_;
   std::string control_path_;
+  // Somebody may have taken the names away, and a successor have them now.
+  shared::SocketFile socket_file_, control_file_;
   std::array<Door, 3> doors_;
   UniqueFd spare_fd_;  // gives way to a connection that is turned away
   std::map<uint64_t, Greeting> greeting_;

@@ -47,6 +47,13 @@ std::string gpus_problem(const std::string& list) {
   return "";
 }
 
+std::string number_problem(const std::string& text) {
+  constexpr size_t kMostDigits = 18;  // of 64 bits
+  const bool number = !text.empty() && text.size() <= kMostDigits &&
+                      text.find_first_not_of("0123456789") == text.npos;
+  return number ? "" : "'" + text + "' is not a number";
+}
+
 // How many letters have to be changed, added or left out to make `b` of `a`.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -129,7 +136,7 @@ Verb& Verb::text(const char* flags, std::string& value, const char* type, const 
 
 Verb& Verb::number(const char* flags, size_t& value, const char* help) {
   app_->add_option(flags, value, help)
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_problem)
       ->type_name("N")
       ->capture_default_str();
   return *this;

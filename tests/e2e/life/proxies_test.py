@@ -146,6 +146,33 @@ class Proxies(unittest.TestCase):
         process.terminate()
         self.assertEqual(process.wait(TIMEOUT_S), 1)
 
+    def test_one_whose_files_were_removed_leaves_those_of_the_next(self):
+        folder, lock = self.folder_with_lock()
+        lock.close()
+        first = self.start_tubed(folder)
+        self.assertIn("tubed: ready", first.stdout.readline())
+        for suffix in ("sock", "ctl", "owner"):
+            (folder / f"test.{suffix}").unlink()
+        second = self.start_tubed(folder)
+        self.assertIn("tubed: ready", second.stdout.readline())
+        first.terminate()
+        self.assertEqual(first.wait(TIMEOUT_S), 0)
+        self.assert_computes(types.SimpleNamespace(dir=folder, workflow="test", log_tail=str))
+        second.terminate()
+        self.assertEqual(second.wait(TIMEOUT_S), 0)
+        self.assertEqual({file.name for file in folder.iterdir()} & {"test.sock", "test.ctl"}, set())
+
+    def test_a_wrong_setting_is_told(self):
+        with tempfile.TemporaryDirectory(prefix="tube-test-") as folder:
+            env = dict(tubetest.base_environment(), TUBE_DIR=folder)
+            for setting, words in (({}, ["--weight", "20000"]), ({"TUBE_HANG_TIMEOUT_S": "soon"}, []),
+                                   ({"TUBE_LAUNCH_POLICY": "mine"}, [])):
+                done = subprocess.run([LAYOUT.tubectl, "proxy", "start", "--backend", "sim", *words],
+                                      env=dict(env, **setting), text=True, capture_output=True,
+                                      stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertRegex(done.stderr, "20000|soon|mine")
+
     def test_a_proxy_that_starts_anew_stays_the_one(self):
         proxy = self.proxy()
         subprocess.run([PROGRAM, "fault"], env=self.environment(proxy), capture_output=True,

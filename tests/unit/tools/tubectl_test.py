@@ -167,6 +167,12 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(done.returncode, 125)
         self.assert_one_line(done.stderr, "no proxy runs", "tubectl proxy start")
 
+    def test_what_is_no_number(self):
+        for word in ("hold", "-1", "1.5", "9" * 30):
+            done = self.call("limit", f"--function={word}")
+            self.assertEqual(done.returncode, 2, word)
+            self.assert_one_line(done.stderr, "--function", f"'{word}' is not a number")
+
     def test_version_mismatch(self):
         self.call("proxy", "start", TUBE_FAKE_VERSION="9.9.9")
         done = self.call("run", "--", "true")
