@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -56,8 +58,10 @@ int cannot_profile(const std::string& message) {
 }
 
 volatile sig_atomic_t running = 0;  // the program
+volatile sig_atomic_t told = 0;     // the signal that ended this command
 
 void pass_on(int signal_number) {
+  told = signal_number;
   if (running > 0) kill(running, signal_number);
 }
 
@@ -71,16 +75,19 @@ void mind_signals() {
   for (const int number : {SIGINT, SIGQUIT}) sigaction(number, &action, nullptr);
 }
 
-// Its exit status as waitpid() says it.
-int run_program(const ProfileOptions& options, const std::string& hook_lib) {
+// Its exit status as waitpid() says it. `stays`: open in the program and its children.
+int run_program(const ProfileOptions& options, const std::string& hook_lib, int stays) {
+  if (told != 0) return told;
   const pid_t child = fork();
   if (child == 0) {
+    (void)fcntl(stays, F_SETFD, 0);
     for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
     put_hook_under({options.proxy.workflow, options.function, hook_lib});
     std::vector<std::string> words = options.program;
     _exit(become(words));
   }
   running = child;
+  if (told != 0 && child > 0) kill(child, told);
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -98,11 +105,79 @@ void end_profiling_proxy(const std::string& workflow, pid_t pid) {
   }
 }
 
+void remove_files(const std::string& profile) {
+  std::error_code ignored;
+  std::filesystem::remove_all(profile, ignored);
+  for (const char* ending : {".log", ".lock", ".owner"})
+    std::filesystem::remove(profile + ending, ignored);
+}
+
+// Its lock is held from before it serves.
+bool proxy_lives(const std::string& profile) {
+  const UniqueFd owner(open((profile + ".owner").c_str(), O_RDONLY | O_CLOEXEC));
+  return owner.valid() && flock(owner.get(), LOCK_SH | LOCK_NB) != 0;
+}
+
+// A process that ends the proxy in place of this one, when that is killed and its program has
+// ended: then nobody has the other end any more, into which this command writes when all is done.
+class Successor {
+ public:
+  explicit Successor(const ProfileOptions& options) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+    const UniqueFd hears(ends[0]);
+    // Beyond the numbers that a program's files have.
+    constexpr int kLeastNumber = 200;
+    const UniqueFd low(ends[1]);
+    const int high = fcntl(low.get(), F_DUPFD_CLOEXEC, kLeastNumber);
+    says_.reset(high >= 0 ? high : fcntl(low.get(), F_DUPFD_CLOEXEC, 0));
+    child_ = fork();
+    if (child_ == 0) succeed(options, hears.get(), low.get());
+  }
+  Successor(const Successor&) = delete;
+  Successor& operator=(const Successor&) = delete;
+  ~Successor() {
+    if (child_ > 0 && send(says_.get(), "D", 1, MSG_NOSIGNAL) == 1) (void)waitpid(child_, nullptr, 0);
+  }
+  int stays() const { return says_.get(); }
+
+ private:
+  [[noreturn]] void succeed(const ProfileOptions& options, int hears, int low) {
+    (void)setsid();  // what a terminal or a group is sent is not for it
+    for (const int number : {SIGTERM, SIGHUP}) signal(number, SIG_IGN);
+    close(low);
+    says_.reset();
+    const int null_fd = open("/dev/null", O_RDWR);
+    for (const int standard : {0, 1, 2}) dup2(null_fd, standard);
+    char done = 0;
+    ssize_t got = 0;
+    while ((got = read(hears, &done, 1)) < 0 && errno == EINTR) {
+    }
+    if (got != 0) _exit(0);
+    for (int waited_ms = 0; proxy_lives(options.proxy.profile) && waited_ms < kEndTimeoutMs;
+         waited_ms += kAgainMs) {
+      const Answer answer = ask(options.proxy.workflow, "ping");
+      if (answer.reach == Reach::kNotRunning) poll(nullptr, 0, kAgainMs);
+      else end_profiling_proxy(options.proxy.workflow, answer.pid);
+    }
+    remove_files(options.proxy.profile);
+    _exit(0);
+  }
+
+  UniqueFd says_;
+  pid_t child_ = -1;
+};
+
 std::string exit_text(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("the program was ended by signal {} (SIG{})", WTERMSIG(status),
                        sigabbrev_np(WTERMSIG(status)));
   return fmt::format("the program failed with exit code {}", WEXITSTATUS(status));
+}
+
+// As a shell tells it.
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 std::string quoted(const Json& kernels) {
@@ -241,11 +316,22 @@ int report_profile(const ProfileOptions& options, const std::vector<Verdict>& al
   }
   if (options.json)
     fmt::print("{}\n",
-               Json{{"ok", certified}, {"exit_status", status}, {"functions", list}}.dump(2));
+               Json{{"ok", certified}, {"exit_status", exit_code(status)}, {"functions", list}}.dump(2));
   else if (all.empty())
     fmt::print("nothing is certified: {}\n",
                status != 0 ? exit_text(status) : "the program did nothing on a GPU through Tube");
   return certified ? kExitOk : kExitProblem;
+}
+
+// The proxy's life, and the program in it. Its exit status.
+Result<int> run_profiled(ProfileOptions& options, const Layout& layout,
+                         const std::string& hook_lib) {
+  const Successor successor(options);
+  const Result<Started> proxy = ensure_proxy(options.proxy, layout);
+  if (!proxy.ok()) return proxy.error();
+  const int status = run_program(options, hook_lib, successor.stays());
+  end_profiling_proxy(options.proxy.workflow, proxy->pid);
+  return status;
 }
 
 int profile_program(ProfileOptions& options) {
@@ -265,19 +351,14 @@ int profile_program(ProfileOptions& options) {
   if (!folder.ok()) return cannot_profile(folder.error().message);
   options.proxy.workflow = fmt::format("profile-{}", getpid());
   options.proxy.profile = fmt::format("{}/{}", *folder, options.proxy.workflow);
+  mind_signals();
   if (mkdir(options.proxy.profile.c_str(), 0700) != 0)
     return cannot_profile(fmt::format("{}: {}", options.proxy.profile, strerror(errno)));
-  mind_signals();
-  const Result<Started> proxy = ensure_proxy(options.proxy, layout);
-  if (!proxy.ok()) return cannot_profile(proxy.error().message);
-  const int status = run_program(options, *hook_lib);
-  end_profiling_proxy(options.proxy.workflow, proxy->pid);
-  const std::vector<Verdict> all = verdicts(options.proxy.profile, status);
-  std::error_code ignored;
-  std::filesystem::remove_all(options.proxy.profile, ignored);
-  for (const char* ending : {".log", ".lock", ".owner"})
-    std::filesystem::remove(options.proxy.profile + ending, ignored);
-  return report_profile(options, all, status);
+  const Result<int> status = run_profiled(options, layout, *hook_lib);
+  if (!status.ok()) return cannot_profile(status.error().message);
+  const std::vector<Verdict> all = verdicts(options.proxy.profile, *status);
+  remove_files(options.proxy.profile);
+  return report_profile(options, all, *status);
 }
 
 }  // namespace

@@ -9,10 +9,13 @@ import argparse
 import json
 import os
 import pathlib
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -161,11 +164,42 @@ class Profile(unittest.TestCase):
             profile.terminate()
             answer = json.loads(profile.stdout.read())
         self.assertIn("SIGTERM", answer["functions"][0]["why"])
+        self.assertEqual(answer["exit_status"], 128 + signal.SIGTERM)
+        self.left_nothing()
+
+    def test_who_ends_the_command_before_its_program_starts_ends_it(self):
+        command, env = self.command("never", "256M")
+        with subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as profile:
+            self.addCleanup(profile.kill)
+            while not os.listdir(self.folder / "run"):
+                os.sched_yield()
+            profile.terminate()
+            answer = json.loads(profile.stdout.read())
+        self.assertEqual((answer["exit_status"], answer["functions"]), (128 + signal.SIGTERM, []))
+        self.left_nothing()
+
+    def test_a_killed_command_leaves_the_program_and_then_nothing(self):
+        command, env = self.command("orphan", "256M")
+        with subprocess.Popen(command, env=env, text=True, bufsize=1, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as profile:
+            self.assertEqual(profile.stdout.readline(), "ready\n")
+            profile.kill()
+            profile.wait()
+            for line, answer in (("take 8", "0"), ("take 4", "0"), ("direct", "right")):
+                print(line, file=profile.stdin, flush=True)
+                self.assertEqual(profile.stdout.readline().strip(), answer)
+            profile.stdin.close()
+            self.assertEqual(profile.stdout.read(), "")
+        deadline = time.monotonic() + 60
+        while set(os.listdir(self.folder / "run")) - {"links"} and time.monotonic() < deadline:
+            select.select([], [], [], 0.01)
         self.left_nothing()
 
     def test_a_program_that_fails_is_not_certified(self):
         answer = self.profile("fails", "nonsense")
         self.assertFalse(answer["ok"])
+        self.assertEqual(answer["exit_status"], 1)
         self.assertFalse(self.cache.exists())
 
     def test_a_certified_function_holds_what_it_touches(self):
