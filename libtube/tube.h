@@ -169,8 +169,8 @@ TUBE_API int tube_list(int (*visit)(void* data, const tube_object* object), void
 
 /* The names of objects in the order in which they will be taken, by whoever runs the functions; it
  * replaces what was told before. Objects that are not there yet may be named. Under memory pressure
- * the last of them leave the GPU first, and come back before their turn. At most 4,096 names. A
- * round trip. */
+ * the last of them leave the GPU first, and come back before their turn. Names behind the first
+ * 4,096, or behind 48 KiB of them with their NULs, have no turn. A round trip. */
 TUBE_API int tube_queue(const char* const* names, size_t count);
 
 /* ---- FaaSTube's names ---- */

@@ -292,7 +292,8 @@ def objects() -> list:
 def queue(names) -> None:
     """The names of objects in the order in which they will be taken, for whoever runs the functions
     to tell; it replaces what was told before. When GPU memory is short the last of them leave the
-    GPU first, and they come back before their turn."""
+    GPU first, and they come back before their turn. Names behind the first 4,096, or behind 48 KiB
+    of them, have no turn."""
     encoded = [name.encode() for name in names]
     must(library.tube_queue((ctypes.c_char_p * len(encoded))(*encoded), len(encoded)))
 
