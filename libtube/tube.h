@@ -142,8 +142,8 @@ TUBE_API int tube_peek(const char* name, tube_object* object);
 TUBE_API int tube_release(const tube_object* object, tube_stream stream);
 
 /* The same for owners that cannot be refused, as destructors: where `stream` captures it is made up
- * for by a later call of the library, and where there is no such stream any more this waits for what
- * the program has given the object's GPU to do. */
+ * for by a later call of the library, and where there is no such stream any more this waits for
+ * what the program has given the object's GPU to do. */
 TUBE_API void tube_drop(const tube_object* object, tube_stream stream);
 
 /* ---- for programs that know nothing of Tube ---- */

@@ -57,8 +57,8 @@ struct StoreTable {
   uint64_t (*store_id)();
   uint64_t (*session_id)();
   int (*reserve)(const StoreSpec* spec, StoreObject* object);
-  // stream: a CUstream, taken when `behind` is 1. kStoreBehindAll, of a release: waits for all work of
-  // the context in which the program got the object.
+  // stream: a CUstream, taken when `behind` is 1. kStoreBehindAll, of a release: waits for all work
+  // of the context in which the program got the object.
   int (*seal)(const StoreObject* object, void* stream, int behind);
   // Takes the object; what comes later on the stream waits for its bytes. In host memory, or
   // without a context: returns when the bytes are there. `timeout_ns`: how long for an object that

@@ -500,6 +500,14 @@ void add_containment(CLI::App& app, Options& options) {
   app.add_option("--try-image", options.trial_fd)->group("");  // image_trials.h
 }
 
+// Or what was asked for is the help, or the version.
+int not_parsed(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  // The last line alone is what tubectl shows of a proxy that does not start.
+  fprintf(stderr, "tubed: %s; see: tubed --help\n", error.what());
+  return 2;
+}
+
 int run(int argc, char** argv) {
   Options options;
   if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
@@ -541,10 +549,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    // The last line alone is what tubectl shows of a proxy that does not start.
-    fprintf(stderr, "tubed: %s; see: tubed --help\n", error.what());
-    return 2;
+    return not_parsed(app, error);
   }
   LogLevel level = LogLevel::kInfo;
   if (!options.log.empty() && !parse_log_level(options.log.c_str(), &level)) {

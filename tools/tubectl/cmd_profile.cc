@@ -137,7 +137,8 @@ class Successor {
   Successor(const Successor&) = delete;
   Successor& operator=(const Successor&) = delete;
   ~Successor() {
-    if (child_ > 0 && send(says_.get(), "D", 1, MSG_NOSIGNAL) == 1) (void)waitpid(child_, nullptr, 0);
+    if (child_ > 0 && send(says_.get(), "D", 1, MSG_NOSIGNAL) == 1)
+      (void)waitpid(child_, nullptr, 0);
   }
   int stays() const { return says_.get(); }
 
@@ -315,8 +316,9 @@ int report_profile(const ProfileOptions& options, const std::vector<Verdict>& al
     list.push_back(std::move(entry));
   }
   if (options.json)
-    fmt::print("{}\n",
-               Json{{"ok", certified}, {"exit_status", exit_code(status)}, {"functions", list}}.dump(2));
+    fmt::print(
+        "{}\n",
+        Json{{"ok", certified}, {"exit_status", exit_code(status)}, {"functions", list}}.dump(2));
   else if (all.empty())
     fmt::print("nothing is certified: {}\n",
                status != 0 ? exit_text(status) : "the program did nothing on a GPU through Tube");

@@ -45,6 +45,25 @@ int main() {
     EXPECT(!moved);
   }
   EXPECT(answer_of("a") == TUBE_NOT_FOUND);
+  try {
+    (void)tube::wait("a", std::chrono::milliseconds(-1), TUBE_ANY, TUBE_NOW);
+    EXPECT(false);
+  } catch (const tube::Error& error) {
+    EXPECT(error.result() == TUBE_NOT_FOUND);
+  }
+  // What is refused is held on, and given up at the end.
+  {
+    tube::Reserved twice = tube::reserve(tube::Spec("twice").bytes(64));
+    const tube_object same = twice.get();
+    EXPECT(tube_seal(&same, TUBE_NOW) == TUBE_OK);
+    try {
+      twice.seal(TUBE_NOW);
+      EXPECT(false);
+    } catch (const tube::Error& error) {
+      EXPECT(error.result() == TUBE_INVALID && twice);
+    }
+  }
+  tube::remove("twice");
   tube::put(tube::Spec("b").bytes(3).group("g"), "xy", TUBE_NOW);
   tube::store("c", "z", 2, TUBE_NOW);
   EXPECT(strcmp(tube::fetch("c", TUBE_NOW).as<char>(), "z") == 0);
