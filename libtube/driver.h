@@ -1,5 +1,5 @@
-// The libcuda.so.1 of this process, when it is Tube's, and the driver calls that the library makes
-// of its own: copies. Found once.
+// The libcuda.so.1 of this process, whether it is Tube's, and the driver calls that the library
+// makes of its own: copies. Found once.
 #pragma once
 
 #include "base/cuda_api.h"
@@ -7,15 +7,20 @@
 
 namespace tube::library {
 
-struct Tube {
-  const StoreTable* table = nullptr;
+struct Cuda {
   CUresult (*memcpy_async)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream) = nullptr;
   CUresult (*stream_synchronize)(CUstream) = nullptr;
   CUresult (*current)(CUcontext*) = nullptr;
   CUresult (*pointer_attribute)(void*, CUpointer_attribute, CUdeviceptr) = nullptr;
 };
 
+struct Tube : Cuda {
+  const StoreTable* table = nullptr;
+};
+
 // nullptr: there is no proxy for this program.
 const Tube* tube_in_process();
+// Anybody's libcuda.so.1. nullptr: the program has none, so far.
+const Cuda* cuda_in_process();
 
 }  // namespace tube::library

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -90,16 +91,16 @@ int said(int answer, const char* name) {
               name);
 }
 
-int cuda(CUresult result, const char* name) {
+int checked(CUresult result, const char* name) {
   return result == CUDA_SUCCESS ? TUBE_OK : said(kStoreCuda + static_cast<int>(result), name);
 }
 
 bool behind(tube_stream stream) { return stream != TUBE_NOW; }
 tube_stream driver_stream(tube_stream stream) { return behind(stream) ? stream : nullptr; }
 
-bool has_context(const Tube& tube) {
+bool has_context(const Cuda& cuda) {
   CUcontext context = nullptr;
-  return tube.current(&context) == CUDA_SUCCESS && context != nullptr;
+  return cuda.current(&context) == CUDA_SUCCESS && context != nullptr;
 }
 
 void show(const StoreObject& from, tube_object* to) {
@@ -231,44 +232,47 @@ void drop(const tube_object& object, tube_stream stream) {
 }
 
 // Of another kind than managed memory, which the CPU reads, too.
-bool gpu_memory(const Tube& tube, const void* data) {
+bool gpu_memory(const Cuda& cuda, const void* data) {
   unsigned type = 0, managed = 0;
   const auto address = reinterpret_cast<CUdeviceptr>(data);
-  return tube.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+  return cuda.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
          type == CU_MEMORYTYPE_DEVICE &&
-         (tube.pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
+         (cuda.pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
               CUDA_SUCCESS ||
           managed == 0);
 }
 
-// Whether the CPU copies: what needs no stream, or is for a default one that this thread has not.
-bool by_cpu(const Tube* tube, const tube_object& object, const void* data, tube_stream stream) {
-  if (tube == nullptr) return true;
-  if (object.place == TUBE_GPU || gpu_memory(*tube, data)) return false;
-  const bool named = reinterpret_cast<uintptr_t>(driver_stream(stream)) > 2;
-  return !behind(stream) || (!named && !has_context(*tube));
+// Whether the CPU copies: what needs no stream, or is for one that this thread cannot have.
+bool by_cpu(const Cuda* cuda, const tube_object& object, const void* data, tube_stream stream) {
+  if (cuda == nullptr) return true;
+  if (object.place == TUBE_GPU || gpu_memory(*cuda, data)) return false;
+  const bool named = tube_in_process() != nullptr && reinterpret_cast<uintptr_t>(stream) > 2;
+  return !behind(stream) || (!named && !has_context(*cuda));
+}
+
+int copy(const tube_object& object, const tube_spec& spec, const void* data, tube_stream stream) {
+  const Cuda* cuda = cuda_in_process();
+  if (by_cpu(cuda, object, data, stream)) {
+    if (object.data != nullptr) std::memcpy(object.data, data, spec.bytes);
+    return TUBE_OK;
+  }
+  const auto on = static_cast<CUstream>(driver_stream(stream));
+  CUresult result = cuda->memcpy_async(reinterpret_cast<CUdeviceptr>(object.data),
+                                       reinterpret_cast<CUdeviceptr>(data), spec.bytes, on);
+  // No stream that the caller knows reads `data` later, or no seal comes behind a stream.
+  if (result == CUDA_SUCCESS && (!behind(stream) || tube_in_process() == nullptr))
+    result = cuda->stream_synchronize(on);
+  return checked(result, spec.name);
 }
 
 int put(const tube_spec& spec, const void* data, tube_stream stream) {
   tube_object object{};
   if (const int error = reserve(spec, &object); error != TUBE_OK) return error;
-  const Tube* tube = tube_in_process();
-  int error = TUBE_OK;
-  if (by_cpu(tube, object, data, stream)) {
-    if (object.data != nullptr) std::memcpy(object.data, data, spec.bytes);
-  } else {
-    error = cuda(tube->memcpy_async(reinterpret_cast<CUdeviceptr>(object.data),
-                                    reinterpret_cast<CUdeviceptr>(data), spec.bytes,
-                                    static_cast<CUstream>(driver_stream(stream))),
-                 spec.name);
-    // No stream that the caller knows reads `data` later.
-    if (error == TUBE_OK && !behind(stream))
-      error =
-          cuda(tube->stream_synchronize(static_cast<CUstream>(driver_stream(stream))), spec.name);
-  }
+  const int error = copy(object, spec, data, stream);
   if (error == TUBE_OK) return seal(object, stream);
+  const std::string why = t_error;
   (void)release(object, TUBE_NOW);
-  return error;
+  return fail(error, "%s", why.c_str());
 }
 
 int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout_ns,
@@ -289,7 +293,7 @@ int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout
   if (answer != TUBE_OK) return said(answer, name);
   show(got, object);
   if (object->place == TUBE_HOST || behind(stream) || got.ready != 0) return TUBE_OK;
-  return cuda(tube->stream_synchronize(nullptr), name);
+  return checked(tube->stream_synchronize(nullptr), name);
 }
 
 // Exceptions stay inside: the library has callers in C.

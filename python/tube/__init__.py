@@ -204,9 +204,8 @@ def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=N
 
 def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None) -> None:
     """An object with the bytes of `array`: anything with DLPack, an array interface or a buffer. It is
-    put where the array is, unless `place` says otherwise; without a proxy arrays in GPU memory are
-    refused (NoGpu). An array in host memory may be written again afterwards, unless a stream is
-    named: then behind that.
+    put where the array is, unless `place` says otherwise; without a proxy on the host. An array in
+    host memory may be written again afterwards, unless a stream is named: then behind that.
 
     Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
     given = _arrays.numpy_array(array)
@@ -224,7 +223,7 @@ def _put(name, given, place, group, consumers, ttl, stream):
         given.shape, given.strides, _arrays.packed(given.shape)))
     if gaps and 0 not in given.shape:
         raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
-    where = place if place is not None else GPU if given.gpu else HOST
+    where = place if place is not None else ANY if given.gpu else HOST
     bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
     spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
     gpu = given.gpu or where != HOST

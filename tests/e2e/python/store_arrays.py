@@ -103,9 +103,12 @@ names = {tube.unique_id() for _ in range(50)}
 print(len(names))
 tube.store(names.pop(), b"1234", consumers=1)
 
+from numba import config, cuda  # noqa: E402
+config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+# Without a proxy it is on the host.
+tube.put("from a gpu", cuda.to_device(np.arange(1000)))
+print(np.asarray(tube.get("from a gpu", place=tube.HOST)).sum())
 if tube.connected():
-    from numba import config, cuda
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     on_gpu = cuda.to_device(np.arange(1000, dtype=np.float32))
     tube.put("gpu", on_gpu)
     found = tube.fetch("gpu")

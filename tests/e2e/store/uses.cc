@@ -6,6 +6,7 @@
 //   threads   seals, puts and releases in a thread without a context
 //   order     such a release comes behind what the program's default stream has
 //   drop      owners that end while their stream captures, and when it is gone
+//   alone     without a proxy: puts from GPU memory, and behind a stream
 //   stop      waits for stdin's end, by which the proxy has stopped
 #include <atomic>
 #include <string>
@@ -204,6 +205,35 @@ void run_drop() {
   }
 }
 
+void run_alone() {
+  EXPECT(tube_connected() == 0);
+  CUstream stream = nullptr;
+  unsigned char* pinned = nullptr;
+  DeviceArray<unsigned char> on_gpu(kBytes);
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kBytes, 0));
+  for (const tube_stream behind : {static_cast<tube_stream>(stream), TUBE_NOW}) {
+    for (const bool direct : {true, false}) {
+      memset(pinned, 0, kBytes);
+      CU(cuMemsetD8Async(on_gpu.pointer, 7, kBytes, stream));
+      CU(cuMemcpyDtoHAsync(pinned, on_gpu.pointer, kBytes, stream));
+      if (behind == TUBE_NOW) CU(cuStreamSynchronize(stream));
+      TUBE(tube_store("x", direct ? reinterpret_cast<void*>(on_gpu.pointer) : pinned, kBytes,
+                      behind));
+      tube_object x;
+      TUBE(tube_get("x", TUBE_ANY, TUBE_NOW, &x));
+      for (uint64_t i = 0; i < kBytes; ++i) EXPECT(static_cast<unsigned char*>(x.data)[i] == 7);
+      TUBE(tube_release(&x, TUBE_NOW));
+      TUBE(tube_delete("x"));
+    }
+  }
+  elsewhere([&] {
+    EXPECT(tube_store("x", reinterpret_cast<void*>(on_gpu.pointer), kBytes, TUBE_NOW) ==
+           TUBE_NO_GPU);
+    EXPECT(tube_delete("x") == TUBE_NOT_FOUND);
+  });
+}
+
 void run_stop() {
   tube_object x;
   const tube_spec spec = spec_of("x", TUBE_HOST);
@@ -235,6 +265,7 @@ int main(int, char** argv) {
   else if (scene == "threads") run_threads();
   else if (scene == "order") run_order();
   else if (scene == "drop") run_drop();
+  else if (scene == "alone") run_alone();
   else if (scene == "stop") run_stop();
   else return 2;
   printf("equal\n");

@@ -3,6 +3,8 @@ streams that are gone: errors of one call, and nothing that stays behind.
 
 uses_test.py --build DIR --program FILE [--backend driver] [UsesTest.test_NAME...]
 """
+import subprocess
+
 import store_test
 from store_test import StoreScenes
 
@@ -30,6 +32,12 @@ class UsesTest(StoreScenes):
 
     def test_an_owner_s_end_is_never_refused(self):
         self.run_alone("drop")
+
+    def test_without_a_proxy_a_put_copies_from_the_gpu(self):
+        env = store_test.tubetest.environment(store_test.LAYOUT, "native", store_test.OPTIONS.backend)
+        done = subprocess.run([store_test.OPTIONS.program, "alone"], env=env, text=True,
+                              capture_output=True, timeout=store_test.TIMEOUT_S)
+        self.assertEqual((done.returncode, done.stdout), (0, "equal\n"), done.stderr)
 
     def test_a_proxy_that_was_stopped_is_gone(self):
         proxy = self.proxy()
