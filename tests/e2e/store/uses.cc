@@ -169,15 +169,14 @@ void run_order() {
     CU(cuMemcpyAsync(copy.pointer, address(x), kBytes, CU_STREAM_LEGACY));
     elsewhere([&] { TUBE(tube_release(&x, nullptr)); });
     TUBE(tube_delete("x"));
-    for (const char* name : {"y", "z"}) {
-      const tube_object next = reserve(name, place);
-      EXPECT(next.data != x.data);
-      TUBE(tube_release(&next, TUBE_NOW));
-    }
+    const tube_object next = reserve("y", place), another = reserve("z", place);
+    EXPECT(next.data != x.data && another.data != x.data);
     std::atomic_ref(*word).store(1);
     CU(cuCtxSynchronize());
     const std::vector<unsigned char> seen = copy.read();
     EXPECT(seen[0] == 7 && seen[kBytes - 1] == 7);
+    TUBE(tube_release(&next, TUBE_NOW));
+    TUBE(tube_release(&another, TUBE_NOW));
   }
 }
 

@@ -28,7 +28,8 @@ class UsesTest(StoreScenes):
         self.run_alone("threads")
 
     def test_a_release_there_is_behind_the_default_stream(self):
-        self.run_alone("order")
+        for lane in ("auto", "always"):
+            self.run_alone("order", TUBE_COPY_LANE=lane)
 
     def test_an_owner_s_end_is_never_refused(self):
         self.run_alone("drop")
