@@ -42,7 +42,7 @@ CUresult create(Kind kind, const D* descriptor, void** handle, Send send) {
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Slot* slot = objects().allocate(kind);
-  if (slot == nullptr || describe(slot, as_3d(*descriptor), current_context()) == nullptr)
+  if (slot == nullptr || describe(slot, as_3d(*descriptor), making_context()) == nullptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
   objects().publish(slot);
   const CUresult r = ask_for_gpu_memory([&] { return send(slot->id); });
@@ -58,6 +58,7 @@ template <class X, class D>
 CUresult create_array(CUarray* pHandle, const D* descriptor) {
   return create(Kind::kArray, descriptor, reinterpret_cast<void**>(pHandle), [&](uint64_t id) {
     Request<X> r;
+    r.in_context(making_context());
     r->pHandle = id;
     static_assert(sizeof r->pAllocateArray == sizeof *descriptor);
     std::memcpy(r->pAllocateArray, descriptor, sizeof *descriptor);
@@ -173,6 +174,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
   return create(Kind::kMipmappedArray, descriptor, reinterpret_cast<void**>(pHandle),
                 [&](uint64_t id) {
                   Request<wire::cuMipmappedArrayCreate> r;
+                  r.in_context(making_context());
                   r->pHandle = id;
                   std::memcpy(r->pMipmappedArrayDesc, descriptor, sizeof *descriptor);
                   r->numMipmapLevels = numMipmapLevels;
@@ -187,6 +189,7 @@ CUresult cuExternalMemoryGetMappedMipmappedArray(
   const CUDA_ARRAY3D_DESCRIPTOR& shape = mipmapDesc->arrayDesc;
   return create(Kind::kMipmappedArray, &shape, reinterpret_cast<void**>(mipmap), [&](uint64_t id) {
     Request<wire::tubeExternalArray> r;
+    r.in_context(making_context());
     r->memory = memory->id;
     r->array = id;
     r->offset = mipmapDesc->offset;

@@ -126,7 +126,8 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   Context* context = find_context(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const Event* event = find_event(hEvent);
-  if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || event->context != base_context(context))
+    return CUDA_ERROR_INVALID_HANDLE;
   return record_context_event(context, hEvent);
 }
 

@@ -39,6 +39,7 @@ CUresult bring_in(Kind kind, int fd, void** handle, Fill fill) {
   CUresult result;
   {
     Request<X> r;
+    r.in_context(making_context());
     fill(r, id);
     r.send_file(fd, &r->token, CUDA_ERROR_UNKNOWN);
     result = r.call();
@@ -127,6 +128,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory e
   CUresult result;
   {
     Request<wire::tubeExternalBuffer> r;
+    r.in_context(making_context());
     r->memory = memory->id;
     r->offset = bufferDesc->offset;
     r->size = bufferDesc->size;
@@ -134,7 +136,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory e
   }
   if (result != CUDA_SUCCESS) return result;
   memory_map().insert(
-      {reply.dptr, bufferDesc->size, next_unique(), current_context(), MemoryKind::kExternal, 0});
+      {reply.dptr, bufferDesc->size, next_unique(), making_context(), MemoryKind::kExternal, 0});
   *devPtr = reply.dptr;
   return CUDA_SUCCESS;
 }

@@ -166,7 +166,10 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   Context* context = find_green(hCtx);
-  if (context == nullptr || !objects().remove(context->green)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || !objects().remove(context->green)) {
+    return objects().gone(Kind::kGreenContext, hCtx) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                     : CUDA_ERROR_INVALID_CONTEXT;
+  }
   const auto device = static_cast<CUdevice>(context->visible_device);
   const CUresult ended = end_context(context->handle());
   const CUresult released = hook::cuDevicePrimaryCtxRelease_v2(device);

@@ -70,6 +70,7 @@ CUresult share_gaps(const Span& span, bool read_only, SharedRange* made) {
 CUresult tell_proxy(uint64_t base, uint64_t bytes, unsigned flags, const SharedRange& made) {
   const auto blob_bytes = static_cast<uint32_t>(made.pages.size() * sizeof(wire::HostSegment));
   Request<wire::tubeHostRegister> r(blob_room(blob_bytes));
+  r.in_context(making_context());
   r->base = base;
   r->bytes = bytes;
   r->flags = flags;
@@ -129,7 +130,7 @@ CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
   }
   each_range(span, [](auto it) { ++it->second.references; });
   memory_map().insert(
-      {base, bytes, next_unique(), current_context(), MemoryKind::kRegistered, flags});
+      {base, bytes, next_unique(), making_context(), MemoryKind::kRegistered, flags});
   return CUDA_SUCCESS;
 }
 

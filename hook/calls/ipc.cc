@@ -72,6 +72,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   CUresult result;
   {
     Request<wire::tubeIpcOpenMem> r;
+    r.in_context(making_context());
     r->flags = Flags;
     std::memcpy(r->handle, &handle, sizeof handle);
     result = r.call(&reply);
@@ -88,7 +89,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   if (!memory_map().find(reply.dptr, &known) || known.kind != MemoryKind::kOpened) {
     // It belongs to the context that opened it, also when the memory is another GPU's (two H200s).
     memory_map().insert(
-        {reply.dptr, reply.bytes, next_unique(), current_context(), MemoryKind::kOpened, 0});
+        {reply.dptr, reply.bytes, next_unique(), making_context(), MemoryKind::kOpened, 0});
   }
   *pdptr = reply.dptr;
   return CUDA_SUCCESS;

@@ -452,7 +452,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
-  return load_path(Kind::kModule, current_context(), fname, options,
+  return load_path(Kind::kModule, making_context(), fname, options,
                    reinterpret_cast<void**>(module));
 }
 
@@ -463,7 +463,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   if (numOptions != 0 && (options == nullptr || optionValues == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   if (!parsed.jit.parse(numOptions, options, optionValues)) return CUDA_ERROR_NOT_SUPPORTED;
-  return load_pointer(Kind::kModule, current_context(), image, parsed,
+  return load_pointer(Kind::kModule, making_context(), image, parsed,
                       reinterpret_cast<void**>(module));
 }
 

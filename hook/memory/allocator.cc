@@ -65,10 +65,11 @@ CUresult ask_for_device(Context* context, uint64_t bytes, bool leases,
   return ask_twice("GPU", bytes, ask, give_kept_back);
 }
 
-CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
+CUresult ask_for_pinned(Context* context, uint64_t bytes, unsigned flags, uint64_t* address) {
   const auto ask = [&] {
     wire::tubePinnedAlloc_reply reply{};
     Request<wire::tubePinnedAlloc> r;
+    r.in_context(context);
     r->bytes = pinned_bytes(bytes);
     r->flags = flags;
     const CUresult result = r.call(&reply);
@@ -87,7 +88,7 @@ bool give_kept_back() {
 
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  Context* context = current_context();
+  Context* context = making_context();
   shared::OfferedBlock block;
   if (const CUresult r = ask_for_device(context, bytes, true, &block); r != CUDA_SUCCESS) return r;
   *address = block.address;
@@ -114,10 +115,12 @@ CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool po
 
 CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  if (!take_pinned(current_context(), bytes, address)) {
-    if (const CUresult r = ask_for_pinned(bytes, flags, address); r != CUDA_SUCCESS) return r;
+  Context* context = making_context();
+  if (!take_pinned(context, bytes, address)) {
+    if (const CUresult r = ask_for_pinned(context, bytes, flags, address); r != CUDA_SUCCESS)
+      return r;
   }
-  memory_map().insert({*address, bytes, next_unique(), current_context(), kind, flags});
+  memory_map().insert({*address, bytes, next_unique(), context, kind, flags});
   return CUDA_SUCCESS;
 }
 

@@ -121,6 +121,11 @@ Context* new_context(Context* primary, unsigned flags) {
   return c;
 }
 
+Context* making_context() {
+  Context* context = current_context();
+  return context == nullptr ? nullptr : base_context(context);
+}
+
 Context* unending_context(uint32_t visible_device) {
   std::atomic<Context*>& known = g_unending[visible_device];
   if (Context* context = known.load(std::memory_order_acquire)) return context;

@@ -71,6 +71,9 @@ inline Context* base_context(Context* context) {
 inline const Context* base_context(const Context* context) {
   return base_context(const_cast<Context*>(context));
 }
+// Where what the calling thread makes goes, but for streams: it outlives a green context.
+// nullptr: no context is current.
+Context* making_context();
 
 // The latest of all that were ever made.
 extern std::atomic<Context*> last_made_context;

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "hook/objects/capture.h"
+#include "hook/objects/context.h"
 #include "hook/objects/progress.h"
 #include "hook/objects/request.h"
 
@@ -37,7 +38,7 @@ Event* find_event(CUevent handle) {
 CUresult create_event(Context* context, unsigned flags, Event** out) {
   Event* event = allocate_event(flags);
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  event->context = context;
+  event->context = base_context(context);
   {
     Request<wire::tubeEventCreate> r;
     r.in_context(event->context);
@@ -103,7 +104,7 @@ Event* allocate_event(uint32_t flags) {
   slot->object = event;
   *event = Event{};
   event->slot = slot;
-  event->context = current_context();
+  event->context = making_context();
   event->id = slot->id;
   event->flags = flags;
   return event;

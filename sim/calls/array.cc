@@ -84,7 +84,7 @@ CUresult check(const Context& context, const Descriptor& d, bool mipmapped) {
 // An array of this shape without memory yet.
 std::unique_ptr<Array> shape(Context* context, const Descriptor& d) {
   auto array = std::make_unique<Array>();
-  array->context = context;
+  array->context = base_context(context);
   array->desc = d;
   array->element_bytes = array_element_bytes(static_cast<uint32_t>(d.Format), d.NumChannels);
   array->row_bytes = d.Width * array->element_bytes;
@@ -98,7 +98,7 @@ CUresult allocate(State& s, Context* context, uint64_t bytes, uint64_t* base) {
   range.requested = bytes;
   range.kind = RangeKind::kArray;
   range.device = context->device->ordinal;
-  range.context = context;
+  range.context = base_context(context);
   return allocate_range(s, range, kAllocAlign, base);
 }
 
@@ -141,7 +141,7 @@ CUresult create_mipmapped(Context* context, CUmipmappedArray* out, const Descrip
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
   auto mipmap = std::make_unique<Mipmap>();
-  mipmap->context = context;
+  mipmap->context = base_context(context);
   mipmap->desc = d;
   const unsigned levels = std::clamp(wanted, 1u, most_levels(d));
   uint64_t bytes = 0;

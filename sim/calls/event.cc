@@ -124,7 +124,7 @@ SIM_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (shared = make_shared_event()) == nullptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
   auto* event = new Event;
-  event->context = context;
+  event->context = base_context(context);
   event->flags = Flags;
   event->shared = std::move(shared);
   s.live.emplace(event, Kind::kEvent);
@@ -207,7 +207,7 @@ SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   auto* context = live<Context>(s, hCtx, Kind::kContext);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const auto* event = live<Event>(s, hEvent, Kind::kEvent);
-      event != nullptr && event->context != context)
+      event != nullptr && event->context != base_context(context))
     return CUDA_ERROR_INVALID_HANDLE;
   return record_context_event(lock, context, hEvent);
 }

@@ -51,7 +51,7 @@ CUresult map_part(State& s, Context* context, const ExternalMemory& memory, uint
   range.kind = RangeKind::kExternal;
   range.release = release_external;
   range.device = memory.device->ordinal;
-  range.context = context;
+  range.context = base_context(context);
   range.id = s.new_id();
   *base = range.base;
   s.map.insert(std::move(range));

@@ -3,8 +3,9 @@
 // A part is a run of SMs of one device, named in CUdevResource's inner bytes together with where it
 // came from; equal splits give equal bytes. The arithmetic is the documented one: groups of the
 // asked size rounded up to the alignment, as many as fit, the rest remaining. A green context is a
-// context beside the device's primary one, with streams and modules of its own but the primary's
-// memory, printf buffer and peers (base_context). Where kernels take time (block_order.h), they run
+// context beside the device's primary one, with streams of its own; memory, modules, arrays and
+// events that are made with it current are the primary's (base_context), and outlive it (H200), as
+// are printf buffer and peers. Where kernels take time (block_order.h), they run
 // on the part's SMs alone.
 #include <algorithm>
 #include <cstring>
@@ -80,7 +81,8 @@ CUresult check_input(const CUdevResource& r, Inner* inner) {
 }
 
 GreenContext* find_green(State& s, CUgreenCtx handle) {
-  return live<GreenContext>(s, handle, Kind::kGreenContext);
+  auto* green = live<GreenContext>(s, handle, Kind::kGreenContext);
+  return green == nullptr || green->context->destroyed ? nullptr : green;
 }
 
 }  // namespace
@@ -231,15 +233,13 @@ SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  GreenContext* green = find_green(s, hCtx);
+  const auto* green = live<GreenContext>(s, hCtx, Kind::kGreenContext);
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  s.live.erase(green);
   Context* context = green->context;
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   tear_down(lock, context);
   std::erase(context->device->primary->greens, context);
-  context->destroyed = true;
-  Thread& t = thread();
-  if (!t.stack.empty() && t.stack.back() == context) t.stack.pop_back();
+  context->destroyed = true;  // where it is current it stays so (H200)
   const CUdevice device = context->device->ordinal;
   lock.unlock();
   return cuDevicePrimaryCtxRelease_v2(device);

@@ -112,7 +112,7 @@ CUresult map_import(State& s, const Handle& handle, const Device& device, Contex
   range.kind = RangeKind::kImported;
   range.release = release_import;
   range.device = device.ordinal;
-  range.context = context;
+  range.context = base_context(context);
   range.id = s.new_id();
   *out = range.base;
   imports()[range.base] = Import{handle};
@@ -267,7 +267,7 @@ SIM_API CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle opaque)
   State& s = state();
   Lock lock(s.mutex);
   auto* event = new Event;
-  event->context = context;
+  event->context = base_context(context);
   event->flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   event->shared = std::move(shared);
   s.live.emplace(event, Kind::kEvent);

@@ -21,7 +21,7 @@ CUresult allocate_memory(Context* context, uint64_t bytes, RangeKind kind, CUdev
   range.requested = bytes;
   range.kind = kind;
   range.device = context->device->ordinal;
-  range.context = context;
+  range.context = base_context(context);
   uint64_t base = 0;
   if (CUresult r = allocate_range(s, range, kAllocAlign, &base)) return r;
   *out = base;
@@ -85,7 +85,7 @@ CUresult host_alloc(Context* context, void** pp, size_t bytes, unsigned flags) {
   range.requested = bytes;
   range.kind = RangeKind::kHost;
   range.device = context->device->ordinal;
-  range.context = context;
+  range.context = base_context(context);
   range.id = s.new_id();
   range.host_flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
   s.map.insert(range);
@@ -134,7 +134,7 @@ CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) 
   range.size = range.requested = bytes;
   range.kind = RangeKind::kRegistered;
   range.device = context->device->ordinal;
-  range.context = context;
+  range.context = base_context(context);
   range.id = s.new_id();
   range.host_flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP;
   return s.map.insert(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -88,7 +88,8 @@ void first_lookup(Lock& lock, Function* f) {
 
 }  // namespace
 
-CUresult instantiate(State& s, Context* context, Code code, Module** out) {
+CUresult instantiate(State& s, Context* of, Code code, Module** out) {
+  Context* context = base_context(of);
   auto* module = new Module;
   module->context = context;
   module->code = std::move(code);

@@ -498,3 +498,59 @@ CASE(parts_again_and_again) {
   }
   printf("%d rounds: %s\n", round, code_name(result));
 }
+
+// What was made with it current is the primary context's, and goes on when it has ended; its
+// streams end.
+CASE(what_a_green_context_leaves_behind) {
+  Green g;
+  CU(cuCtxSetCurrent(g.converted));
+  CUstream stream, own;
+  CUevent event;
+  CUdeviceptr memory = 0, managed = 0, pooled = 0;
+  uint32_t* pinned = nullptr;
+  CUarray array;
+  CU(cuGreenCtxStreamCreate(&stream, g.green, CU_STREAM_NON_BLOCKING, 0));
+  CU(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+  CU(cuEventCreate(&event, 0));
+  CU(cuMemAlloc(&memory, 4096));
+  CU(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), 4096, 0));
+  CU(cuMemAllocAsync(&pooled, 4096, stream));
+  std::vector<uint32_t> registered(4096);
+  CU(cuMemHostRegister(registered.data(), registered.size() * 4, 0));
+  CUmodule module;
+  CUfunction fill;
+  CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+  CU(cuModuleGetFunction(&fill, module, "fill"));
+  CUDA_ARRAY_DESCRIPTOR shape{16, 16, CU_AD_FORMAT_FLOAT, 1};
+  CU(cuArrayCreate(&array, &shape));
+  CU(cuMemsetD32Async(pooled, 3, 1024, stream));
+  CU(cuEventRecord(event, stream));
+  CU(cuStreamSynchronize(stream));
+  SHOW(cuGreenCtxDestroy(g.green));
+  CUcontext current = nullptr;
+  SHOW(cuCtxGetCurrent(&current));
+  printf("%s\n", which(current, g));
+  SHOW(cuCtxSynchronize());
+  SHOW(cuCtxSetCurrent(g.converted));
+  SHOW(cuCtxSetCurrent(g.context));
+  SHOW(cuGreenCtxDestroy(g.green));
+  g.green = nullptr;
+  SHOW(cuEventQuery(event));
+  SHOW(cuEventRecord(event, nullptr));
+  for (CUdeviceptr target : {memory, managed, pooled, reinterpret_cast<CUdeviceptr>(pinned),
+                             reinterpret_cast<CUdeviceptr>(registered.data())}) {
+    SHOW(try_launch(fill, {4}, {64}, 0, nullptr, target, 7u, 256));
+    uint32_t value = 0;
+    SHOW(cuMemcpyDtoH(&value, target + 400, 4));
+    printf("%u\n", value);
+  }
+  SHOW(cuEventDestroy(event));
+  SHOW(cuArrayDestroy(array));
+  SHOW(cuModuleUnload(module));
+  SHOW(cuMemHostUnregister(registered.data()));
+  SHOW(cuMemFreeHost(pinned));
+  SHOW(cuMemFree(managed));
+  SHOW(cuMemFree(memory));
+  SHOW(cuMemFree(pooled));
+}
