@@ -227,6 +227,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   CUresult result;
   {
     Request<wire::cuGraphExecDestroy> r;
+    r.in_context(lasting_context());
     r->hGraphExec = id;
     result = r.post();
   }

@@ -130,6 +130,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
   CUresult result;
   {
     Request<wire::cuGraphDestroy> r;
+    r.in_context(lasting_context());
     r->hGraph = id;
     result = r.call();
   }

@@ -126,6 +126,11 @@ Context* making_context() {
   return context == nullptr ? nullptr : base_context(context);
 }
 
+Context* lasting_context() {
+  const Context* context = current_context();
+  return context == nullptr ? nullptr : process().primaries[context->visible_device];
+}
+
 Context* unending_context(uint32_t visible_device) {
   std::atomic<Context*>& known = g_unending[visible_device];
   if (Context* context = known.load(std::memory_order_acquire)) return context;

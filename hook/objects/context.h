@@ -74,6 +74,9 @@ inline const Context* base_context(const Context* context) {
 // Where what the calling thread makes goes, but for streams: it outlives a green context.
 // nullptr: no context is current.
 Context* making_context();
+// Where records about what belongs to no context go, however the current one may have ended: the
+// primary one of the current one's device, or nullptr.
+Context* lasting_context();
 
 // The latest of all that were ever made.
 extern std::atomic<Context*> last_made_context;

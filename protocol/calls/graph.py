@@ -4,7 +4,7 @@ the same handle."""
 chapter("graph")
 opaque("CUgraphEdgeData", 8)
 call("cuGraphCreate", lane="reply", needs="handle", phGraph=creates("graph"))
-call("cuGraphDestroy", lane="hand", hGraph=frees("graph"))
+call("cuGraphDestroy", lane="hand", needs="init", hGraph=frees("graph"))
 call("cuGraphClone", lane="reply", phGraphClone=creates("graph"), handler="hand")
 call("cuGraphDestroyNode", lane="hand", hNode=frees("node", part=True))
 call("cuGraphNodeGetType", lane="reply", type=out(), handler="hand")
@@ -91,7 +91,7 @@ call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2
 call("cuGraphExecUpdate", lane="local", uses="tubeGraphExecUpdate tubeGraphSteps")
 call("cuGraphExecUpdate_v2", lane="local", zeroes="resultInfo",
      uses="tubeGraphExecUpdate tubeGraphSteps")
-call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated",
+call("cuGraphExecDestroy", lane="hand", needs="init", hGraphExec=frees("exec"), handler="generated",
      changes=("hGraphExec",))
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="hand", handler="generated")

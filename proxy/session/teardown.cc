@@ -50,6 +50,12 @@ constexpr wire::Kind kTeardownOrder[] = {
     wire::Kind::kGreenContext,
 };
 
+// Belongs to no context (H200): it outlives the one that was current when it was made.
+bool outlives_context(wire::Kind kind) {
+  return kind == wire::Kind::kGraphExec || kind == wire::Kind::kGraph ||
+         kind == wire::Kind::kGraphNode || kind == wire::Kind::kUserObject;
+}
+
 // What work that may never end may use, or what the driver destroys only behind all work of the
 // context. The streams are the janitor's then.
 bool stays_behind_work(wire::Kind kind) {
@@ -276,7 +282,9 @@ void Session::sweep_context(uint32_t number, bool forget) {
     work_is_lost_ = true;
   }
   free_external_buffers(number);
-  for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
+  for (wire::Kind kind : kTeardownOrder) {
+    if (!outlives_context(kind)) sweep_kind(kind, number);
+  }
   drop_own_streams(*share);
   imports_.close_all(number);
   memory_.free_all(number);

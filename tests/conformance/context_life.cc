@@ -121,6 +121,74 @@ CASE(contexts_come_and_go) {
   }
   printf("sum %u\n", sum);
 }
+namespace {
+// A graph of one memset and its instance.
+struct SmallGraph {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  SmallGraph(CUcontext context, CUdeviceptr memory) {
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.dst = memory;
+    fill.value = 7;
+    fill.elementSize = 1;
+    fill.width = 64;
+    fill.height = 1;
+    CUgraphNode node;
+    CU(cuGraphCreate(&graph, 0));
+    CU(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, context));
+    CU(cuGraphInstantiate(&exec, graph, 0));
+  }
+};
+}  // namespace
+
+// They belong to no context.
+CASE(graphs_outlive_the_context_that_was_current) {
+  CU(cuInit(0));
+  CUcontext own = nullptr, other = nullptr;
+  CU(cuCtxCreate(&own, nullptr, 0, 0));
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddEmptyNode(&node, graph, nullptr, 0));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphLaunch(exec, nullptr));
+  CU(cuCtxSynchronize());
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  SHOW(cuCtxDestroy(own));
+  SHOW(cuGraphLaunch(exec, nullptr));
+  size_t nodes = 0;
+  SHOW(cuGraphGetNodes(graph, nullptr, &nodes));
+  printf("%zu\n", nodes);
+  SHOW(cuGraphDestroy(graph));
+  SHOW(cuGraphExecDestroy(exec));
+  SHOW(cuCtxSynchronize());
+  compute("another context");
+}
+
+CASE(graphs_outlive_a_reset) {
+  CU(cuInit(0));
+  CUcontext context = nullptr;
+  CU(cuDevicePrimaryCtxRetain(&context, 0));
+  CU(cuCtxSetCurrent(context));
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 64));
+  SmallGraph one(context, memory);
+  CU(cuGraphLaunch(one.exec, nullptr));
+  CU(cuCtxSynchronize());
+  SHOW(cuDevicePrimaryCtxReset(0));
+  SHOW(cuGraphExecDestroy(one.exec));
+  SHOW(cuGraphDestroy(one.graph));
+  SHOW(cuDevicePrimaryCtxRelease(0));
+  CU(cuDevicePrimaryCtxRetain(&context, 0));
+  CU(cuCtxSetCurrent(context));
+  uint32_t value = 0;
+  SHOW(cuMemAlloc(&memory, 64));
+  SHOW(cuMemsetD8(memory, 1, 64));
+  SHOW(cuMemcpyDtoH(&value, memory, 4));
+  printf("%x\n", value);
+}
+
 CASE(release_without_retain) {
   CU(cuInit(0));
   SHOW(cuDevicePrimaryCtxRelease(0));
