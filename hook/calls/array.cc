@@ -111,7 +111,7 @@ CUresult adopt_part(uint64_t id, const Slot* parent, CUarray* out) {
 template <class X>
 CUresult destroy(Kind kind, const void* handle, uint64_t X::*field) {
   Slot* slot = objects().find(kind, handle);
-  if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (slot == nullptr) return ended_error(kind, handle);
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto* array = static_cast<const Array*>(slot->object);
   const CUresult finished = array == nullptr ? CUDA_SUCCESS : sync_owner(array->context);

@@ -250,8 +250,7 @@ CUresult end_context(CUcontext handle) {
   if (!gone.add(context->slot)) return CUDA_ERROR_INVALID_CONTEXT;
   Thread& thread = this_thread();
   // A green one stays current, destroyed as it is (H200, 13.0).
-  if (context->green == nullptr && thread.depth != 0 &&
-      thread.stack[thread.depth - 1] == context)
+  if (context->green == nullptr && thread.depth != 0 && thread.stack[thread.depth - 1] == context)
     --thread.depth;
   Request<wire::tubeContextDestroy> r;
   r.in_context(process().primaries[context->visible_device]);

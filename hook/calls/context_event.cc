@@ -113,7 +113,7 @@ CUresult record_context_event(Context* context, CUevent hEvent) {
 
 CUresult wait_context_event(Context* context, CUevent hEvent) {
   Event* event = find_event(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(Kind::kEvent, hEvent);
   if (const CUresult r = forbid_context_sync(context); r != CUDA_SUCCESS) return r;
   {
     Locked locked(connection().producer);
@@ -126,8 +126,7 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   Context* context = find_context(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const Event* event = find_event(hEvent);
-  if (event == nullptr || event->context != base_context(context))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || event->context != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
   return record_context_event(context, hEvent);
 }
 

@@ -29,7 +29,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   Event* event = find_event(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(Kind::kEvent, hEvent);
   if (base_context(event->context) != base_context(stream->context))
     return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
@@ -39,7 +39,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
 // The event's state for a query or a wait; a captured one cannot be asked.
 CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
   *event = find_event(hEvent);
-  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*event == nullptr) return ended_error(Kind::kEvent, hEvent);
   {
     Locked locked(connection().producer);
     if ((*event)->capture == nullptr) {
@@ -85,7 +85,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
   Event* event = find_event(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(Kind::kEvent, hEvent);
   Context* context = event->context;
   const uint64_t id = event->id;
   Retired gone(objects());

@@ -36,7 +36,7 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   Slot* slot = objects().find(Kind::kStream, hStream);
-  if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (slot == nullptr) return ended_error(Kind::kStream, hStream);
   auto* stream = static_cast<Stream*>(slot->object);
   if (stream->per_thread) return CUDA_ERROR_INVALID_HANDLE;
   destroy_stream(stream);
@@ -76,7 +76,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   Event* event = find_event(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(Kind::kEvent, hEvent);
   return wait_event(stream, event, Flags);
 }
 

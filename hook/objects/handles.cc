@@ -46,6 +46,10 @@ CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id) {
   return CUDA_SUCCESS;
 }
 
+CUresult ended_error(wire::Kind kind, const void* handle) {
+  return objects().gone(kind, handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult device_number(CUdevice device, int32_t* number) {
   const Process& p = process();
   if (device < 0 || static_cast<uint32_t>(device) >= p.device_count)

@@ -11,6 +11,9 @@ namespace tube::hook {
 // INVALID_VALUE). For streams NULL, 1, 2 and the per-thread rules are handled, and the calling
 // thread's next request counts as an operation of that stream.
 CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id);
+// What a stream, an event or an array is told that is no more, or never was: it ended with its
+// context, as far as anybody can tell (H200, 13.0; the driver crashes on most that did not).
+CUresult ended_error(wire::Kind kind, const void* handle);
 // A client-made handle for an object that the next request creates; 0 when the table is full.
 uint64_t new_id(wire::Kind kind, void** handle);
 // The handle for an object that the proxy named; the same id gives the same handle until dropped.

@@ -6,6 +6,7 @@
 
 #include "hook/objects/capture.h"
 #include "hook/objects/event.h"
+#include "hook/objects/handles.h"
 #include "hook/objects/listeners.h"
 #include "hook/objects/progress.h"
 #include "hook/objects/request.h"
@@ -90,7 +91,7 @@ Stream* find_stream_in(Context* context, CUstream handle, CUresult* error) {
   if (value > 2) {
     Slot* slot = objects().find(Kind::kStream, handle);
     if (slot != nullptr) return static_cast<Stream*>(slot->object);
-    *error = CUDA_ERROR_INVALID_HANDLE;
+    *error = ended_error(Kind::kStream, handle);
     return nullptr;
   }
   if (context == nullptr) {

@@ -214,7 +214,10 @@ SIM_API CUresult cuArray3DCreate_v2(CUarray* pHandle,
 
 SIM_API CUresult cuArrayDestroy(CUarray hArray) {
   SIM_ENTER(kInit);  // a handle that is none is told before a context that is gone
-  SIM_LIVE(Array, kArray, array, hArray);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* array = live<Array>(s, hArray, Kind::kArray);
+  if (array == nullptr) return ended_error(hArray);
   if (array->mipmap != nullptr)
     return CUDA_ERROR_INVALID_HANDLE;  // a level ends with its mipmapped array
   if (CUresult r = check_capture_unsafe(s)) return r;

@@ -21,7 +21,7 @@ CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* conte
     return CUDA_ERROR_INVALID_VALUE;
   Lock lock(s.mutex);
   auto* event = live<Event>(s, handle, Kind::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(handle);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
   if (base_context(event->context) != base_context(stream->context))
@@ -37,7 +37,7 @@ CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
   State& s = state();
   Lock lock(s.mutex);
   auto *start = live<Event>(s, hStart, Kind::kEvent), *end = live<Event>(s, hEnd, Kind::kEvent);
-  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (start == nullptr || end == nullptr) return ended_error(start == nullptr ? hStart : hEnd);
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
   if (start->context->device != end->context->device) return CUDA_ERROR_INVALID_HANDLE;
@@ -137,7 +137,7 @@ SIM_API CUresult cuEventDestroy_v2(CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(hEvent);
   if (const CUresult broken = event->context->error.load(); broken != CUDA_SUCCESS) return broken;
   s.live.erase(event);
   delete event;
@@ -161,7 +161,7 @@ SIM_API CUresult cuEventQuery(CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(hEvent);
   if (CUresult r = check_capture_unsafe(s)) return r;
   if (event->capture) return ask_captured(s, event);
   if (event->shared != nullptr) {
@@ -177,7 +177,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(hEvent);
   if (CUresult r = check_capture_unsafe(s)) return r;
   if (event->capture) return ask_captured(s, event);
   FencePtr fence = event->fence;

@@ -46,7 +46,7 @@ CUresult enter_stream(const char* call, CUstream handle, Context** context) {
   State& s = state();
   Lock lock(s.mutex);
   const Stream* stream = live<Stream>(s, handle, Kind::kStream);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return ended_error(handle);
   *context = stream->context;
   return CUDA_SUCCESS;
 }
@@ -81,7 +81,7 @@ CUresult look_at_stream(Lock&, Context* current, CUstream handle, Stream** strea
     return CUDA_SUCCESS;
   }
   *stream = live<Stream>(s, handle, Kind::kStream);
-  if (*stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*stream == nullptr) return ended_error(handle);
   return (*stream)->context->error.load();
 }
 
@@ -264,7 +264,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
   if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   auto* event = live<Event>(state(), hEvent, Kind::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return ended_error(hEvent);
   if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture && !event->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) == 0) {
     if (stream->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -143,6 +143,11 @@ Accessor accessor_of(const Context& context, bool dma);
 Context* make_context(State& s, Device* device, bool primary);
 // The device's primary context, which nobody needs to have retained. With the lock held.
 Context* primary_of(State& s, Device* device);
+// What a stream, an event or an array is told that is no more: it ended with its context (H200; the
+// driver crashes on most that did not).
+inline CUresult ended_error(const void* handle) {
+  return handle == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
 // The context whose memory, printf buffer and peers this one has: a green one's primary, or itself
 // (green.cc).
 Context* base_context(Context* context);

@@ -189,6 +189,45 @@ CASE(graphs_outlive_a_reset) {
   printf("%x\n", value);
 }
 
+CASE(streams_and_events_of_a_destroyed_context) {
+  CU(cuInit(0));
+  CUcontext own = nullptr, other = nullptr;
+  CUstream stream = nullptr;
+  CUevent event = nullptr, live = nullptr;
+  CUdeviceptr memory = 0;
+  CUarray array = nullptr;
+  CUDA_ARRAY_DESCRIPTOR shape{16, 16, CU_AD_FORMAT_FLOAT, 1};
+  CU(cuCtxCreate(&own, nullptr, 0, 0));
+  CU(cuStreamCreate(&stream, 0));
+  CU(cuEventCreate(&event, 0));
+  CU(cuMemAlloc(&memory, 64));
+  CU(cuArrayCreate(&array, &shape));
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  CU(cuEventCreate(&live, 0));
+  SHOW(cuCtxDestroy(own));
+  unsigned flags = 0;
+  float ms = 0;
+  CUcontext of = nullptr;
+  SHOW(cuStreamQuery(stream));
+  SHOW(cuStreamSynchronize(stream));
+  SHOW(cuEventQuery(event));
+  SHOW(cuEventSynchronize(event));
+  SHOW(cuEventRecord(event, nullptr));
+  SHOW(cuStreamWaitEvent(nullptr, event, 0));
+  SHOW(cuEventElapsedTime(&ms, event, live));
+  SHOW(cuMemFree(memory));
+  SHOW(cuArrayDestroy(array));
+  SHOW(cuStreamDestroy(stream));
+  SHOW(cuEventDestroy(event));
+  SHOW(cuMemsetD8(memory, 1, 16));
+  SHOW(cuLaunchHostFunc(stream, [](void*) {}, nullptr));
+  SHOW(cuStreamGetCtx(stream, &of));
+  SHOW(cuStreamGetFlags(stream, &flags));
+  SHOW(cuEventRecord(live, stream));
+  SHOW(cuStreamWaitEvent(stream, live, 0));
+  SHOW(cuMemcpyHtoDAsync(memory, &flags, 4, stream));
+  SHOW(cuCtxSynchronize());
+}
 CASE(release_without_retain) {
   CU(cuInit(0));
   SHOW(cuDevicePrimaryCtxRelease(0));

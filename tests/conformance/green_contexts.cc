@@ -536,6 +536,10 @@ CASE(what_a_green_context_leaves_behind) {
   SHOW(cuCtxSetCurrent(g.context));
   SHOW(cuGreenCtxDestroy(g.green));
   g.green = nullptr;
+  SHOW(cuStreamQuery(stream));
+  SHOW(cuStreamSynchronize(own));
+  SHOW(cuStreamDestroy(stream));
+  SHOW(cuStreamDestroy(own));
   SHOW(cuEventQuery(event));
   SHOW(cuEventRecord(event, nullptr));
   for (CUdeviceptr target : {memory, managed, pooled, reinterpret_cast<CUdeviceptr>(pinned),
