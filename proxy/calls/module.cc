@@ -269,6 +269,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
 
 namespace {
 
+// Whether the question brings the library's variables into the context, and is to come again.
+bool question_stays(Session& session, const Object& library) {
+  return static_cast<const ModuleState&>(*library.state)
+             .module->variables_come(session.driver(), session.shared().gpus,
+                                     session.context()->gpu) &&
+         session.waits_for_own();
+}
+
 CUresult ask_library(Session& session, const Object& library,
                      const std::function<CUresult()>& question) {
   const uint32_t gpu = session.context()->gpu;
@@ -305,10 +313,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call,
   CUdeviceptr address = 0;
   size_t bytes = 0;
   const wire::Kind kind = table_of(call->kind);
+  if (kind == wire::Kind::kLibrary && question_stays(session, *module)) return CUDA_SUCCESS;
   CUresult error =
       ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
   if (error == CUDA_SUCCESS && static_cast<ModuleState&>(*module->state).module->shared()) {
     // A variable that nobody else may see: the client gets a module of its own.
+    if (session.waits_for_own()) return CUDA_SUCCESS;
     error = take_own_module(session, kind, call->library);
     if (error == CUDA_SUCCESS)
       error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
@@ -338,6 +348,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call,
     reply->bytes = placed->bytes;
     return CUDA_SUCCESS;
   }
+  if (question_stays(session, *library)) return CUDA_SUCCESS;
   CUdeviceptr address = 0;
   size_t bytes = 0;
   const CUresult error = ask_library(session, *library, [&] {
@@ -418,6 +429,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   }
   // A carve-out is a hint; what else can be set decides whether a launch is valid.
   if (kernel.shared && id != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    if (session.waits_for_own_changing()) return CUDA_SUCCESS;
     if (CUresult error = take_own_module_of(session, call->kernel); error != CUDA_SUCCESS)
       return error;
   }

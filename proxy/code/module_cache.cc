@@ -44,12 +44,26 @@ LoadedModule::LoadedModule(std::shared_ptr<const Image> image, bool library, uin
       record_(content == Hash128{} ? nullptr : record) {}
 LoadedModule::~LoadedModule() = default;
 
-CUresult LoadedModule::ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
-                                    const std::function<CUresult()>& question) {
+namespace {
+
+// The bit of a GPU whose shared context is current; 0: another one is.
+uint64_t shared_context_bit(const Driver& driver, const Gpus& gpus, uint32_t gpu) {
   CUcontext current = nullptr;
   const bool usual =
       driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == gpus[gpu].context;
-  const uint64_t bit = usual ? bit_of(gpu) : 0;
+  return usual ? bit_of(gpu) : 0;
+}
+
+}  // namespace
+
+bool LoadedModule::variables_come(const Driver& driver, const Gpus& gpus, uint32_t gpu) const {
+  const uint64_t bit = shared_context_bit(driver, gpus, gpu);
+  return (in_context_.load(std::memory_order_acquire) & bit) == 0;
+}
+
+CUresult LoadedModule::ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
+                                    const std::function<CUresult()>& question) {
+  const uint64_t bit = shared_context_bit(driver, gpus, gpu);
   loaded_on_ |= bit_of(gpu);
   if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
   const CUresult error =

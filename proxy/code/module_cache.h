@@ -123,6 +123,8 @@ class LoadedModule {
   // A question to the driver about a variable of a library, which comes into a context with the
   // first one; the driver then waits until that context is idle: context-wide (context_gate.h).
   // In other contexts than the GPU's shared one every question may be the first.
+  // variables_come(): whether it may be the first in the current context.
+  bool variables_come(const Driver& driver, const Gpus& gpus, uint32_t gpu) const;
   CUresult ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
                         const std::function<CUresult()>& question);
 

@@ -296,6 +296,8 @@ class Session {
   ParkedWaits& parked_waits() { return parked_waits_; }
   // Whether the current record, which waits for all work of its GPU, is to come again.
   bool waits_for_own();
+  // The same for one that changes the objects which it names, although they are not marked so.
+  bool waits_for_own_changing() { return changes_named_ = waits_for_own(); }
   LongLaunches& long_launches() { return launches_; }
   const LongLaunches& long_launches() const { return launches_; }
   const DeadlineWatch& deadlines() const { return deadlines_; }
