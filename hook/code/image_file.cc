@@ -4,11 +4,14 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,7 @@ namespace {
 // A mapping of a file that this process cannot write.
 struct Area {
   uint64_t begin = 0, end = 0;
+  bool is_private = true;
   uint64_t offset = 0;
   uint64_t inode = 0;
   std::string path;
@@ -50,6 +54,7 @@ std::vector<Area> read_areas() {
     }
     if (permissions[1] == 'w' || area.inode == 0 || line[path_at] != '/') continue;
     line[std::strcspn(line, "\n")] = 0;
+    area.is_private = permissions[3] != 's';
     area.path = line + path_at;
     areas.push_back(std::move(area));
   }
@@ -110,12 +115,37 @@ bool find_area(uint64_t address, uint64_t size_bytes, Area* out) {
   return found != nullptr;
 }
 
-// The file behind [data, data + size), if it is one mapping that this process cannot write and
-// whose name still leads to the mapped file.
+// Whether every page of a private mapping is its file's, or is not there, and would be read from
+// it. One that was written has left the file for good, whatever the mapping may now: a program that
+// unpacks or patches its images in place makes them read-only again. No answer: false.
+bool has_files_pages(uint64_t address, uint64_t size_bytes) {
+  constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;
+  constexpr uint64_t kOfFile = uint64_t{1} << 61;
+  const UniqueFd pages(open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t end = (address + size_bytes + page_bytes - 1) / page_bytes;
+  uint64_t entries[1024];
+  for (uint64_t page = address / page_bytes; page < end;) {
+    const size_t count = std::min<uint64_t>(end - page, std::size(entries));
+    const ssize_t got = pread(pages.get(), entries, count * sizeof(uint64_t),
+                              static_cast<off_t>(page * sizeof(uint64_t)));
+    if (got != static_cast<ssize_t>(count * sizeof(uint64_t))) return false;
+    for (size_t i = 0; i < count; ++i) {
+      const bool own = (entries[i] & kPresent) != 0 && (entries[i] & kOfFile) == 0;
+      if (own || (entries[i] & kSwapped) != 0) return false;
+    }
+    page += count;
+  }
+  return true;
+}
+
+// The file behind [data, data + size), if it is one mapping that this process cannot write, and has
+// not written, and whose name still leads to the mapped file.
 bool mapped_file(const std::byte* data, uint64_t size_bytes, FileRange* out) {
   const auto address = reinterpret_cast<uint64_t>(data);
   Area area;
   if (!find_area(address, size_bytes, &area)) return false;
+  if (area.is_private && !has_files_pages(address, size_bytes)) return false;
   UniqueFd fd(open(area.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat s;
   if (!fd.valid() || fstat(fd.get(), &s) != 0 || s.st_ino != area.inode || !S_ISREG(s.st_mode))
