@@ -148,6 +148,7 @@ void ContextShares::retire(StreamState& stream) {
 }
 
 void ContextShares::drop_own(ContextShare& share) {
+  share.order.forget_left();
   for (std::unique_ptr<StreamState>* own : {&share.legacy, &share.ended}) {
     if (*own == nullptr) continue;
     const StreamState& stream = **own;

@@ -47,17 +47,16 @@ void Session::mark_ahead(const abi::RecordHeader& header, std::span<const std::b
     return;
   std::memcpy(&mark, payload.data(), sizeof(mark));
   ContextShare* share = contexts_.of_record(header.context);
-  CUresult error = CUDA_SUCCESS;
-  if (mark.stream != wire::kLegacyStream || share == nullptr || !share->order.dirty()) return;
-  StreamState* legacy = contexts_.stream(mark.stream, header.context, &error);
-  if (legacy == nullptr || contexts_.make_current(*share) != CUDA_SUCCESS) return;
-  if (runs_.on()) runs_.end();
+  if (mark.stream != wire::kLegacyStream || share == nullptr ||
+      contexts_.make_current(*share) != CUDA_SUCCESS)
+    return;
+  if (runs_.on() && share->order.dirty()) runs_.end();
   const auto held = [this](const StreamState& stream) {
     ParkKeys keys;
     stream.add_keys(keys, true);
     return parked_.must_stay(keys);
   };
-  (void)share->order.mark_ahead(*legacy, captures(), held);  // else when it is executed
+  share->order.mark_ahead(header.sequence, captures(), held);
 }
 
 // The record at the ring's head was executed and is not done.

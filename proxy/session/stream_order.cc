@@ -48,11 +48,39 @@ CUresult StreamOrder::hold_position(StreamState& legacy) {
   return error;
 }
 
+bool StreamOrder::leave_event(StreamState& stream, bool records) {
+  constexpr size_t kMost = 1024;
+  if (left_.size() >= kMost || (records && record_join(stream) != CUDA_SUCCESS)) return false;
+  left_.push_back({stream.dirty_since, stream.join});
+  stream.join = nullptr;
+  return true;
+}
+
+CUresult StreamOrder::take_left(StreamState& legacy, uint64_t sequence) {
+  CUresult first = CUDA_SUCCESS;
+  std::erase_if(left_, [&](const Left& left) {
+    if (left.since > sequence) return false;
+    const CUresult error = driver_.cuStreamWaitEvent(legacy.stream, left.event, 0);
+    if (first == CUDA_SUCCESS) first = error;
+    driver_.cuEventDestroy_v2(left.event);
+    return true;
+  });
+  return first;
+}
+
+void StreamOrder::forget_left() {
+  for (const Left& left : left_) driver_.cuEventDestroy_v2(left.event);
+  left_.clear();
+  kept_mark_ = 0;
+}
+
 CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures,
                              uint64_t sequence) {
   if (stream.legacy) {
     CUresult error = CUDA_SUCCESS;
-    if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);
+    if (use == StreamUse::kMarker && concerns_others(stream, legacy)) error = hold_position(stream);
+    if (sequence >= kept_mark_) kept_mark_ = 0;
+    if (!left_.empty() && error == CUDA_SUCCESS) error = take_left(stream, sequence);
     if (!dirty_.empty() && error == CUDA_SUCCESS) {
       const auto later = [&](const StreamState& each) { return each.dirty_since > sequence; };
       error = join_dirty(stream, captures, later);
@@ -83,6 +111,7 @@ CUresult StreamOrder::retire(StreamState& stream, StreamState* heir, bool captur
   dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
   const bool captured = capturing(stream, captures);
   if (heir == nullptr || (captured && !works_behind_capture(stream))) return CUDA_SUCCESS;
+  if (heir->legacy && kept_mark_ != 0 && leave_event(stream, !captured)) return CUDA_SUCCESS;
   const CUresult error = heir->legacy ? hold_position(*heir) : CUDA_SUCCESS;
   if (error != CUDA_SUCCESS) return error;
   return captured ? driver_.cuStreamWaitEvent(heir->stream, stream.join, 0) : join(*heir, stream);

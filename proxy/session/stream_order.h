@@ -13,7 +13,9 @@
 //
 // A marker, and a blocking stream that goes away, add waits to the legacy stream that are nobody
 // else's: before the first of them the position behind the legacy stream's own work is recorded,
-// and blocking streams wait for that.
+// and blocking streams wait for that. While a marker is kept back, nothing may be put in front of
+// it that came after it: what a later marker covers, and what a stream leaves that goes away, is
+// then noted as an event, which the next operation takes that comes behind that work.
 //
 // A client that uses one kind only pays two compares and no driver call. Streams that are being
 // captured are exempt, as CUDA demands. Session thread only.
@@ -41,17 +43,25 @@ class StreamOrder {
                   uint64_t sequence);
   // Does some stream have work that the legacy stream has not waited for?
   bool dirty() const { return !dirty_.empty(); }
-  // A marker on the legacy stream comes when some stream is held: it waits now for those that are
-  // not, since work may come there before it is put in. `held(stream)`.
+  // A marker on the legacy stream, of the record `sequence`, is kept back since some stream is
+  // held. Where the others' work ends is noted now, since more may come there before the marker is
+  // put in. `held(stream)`. The streams' context is current.
   template <class Held>
-  CUresult mark_ahead(StreamState& legacy, bool captures, Held&& held) {
-    if (dirty_.empty()) return CUDA_SUCCESS;
-    if (const CUresult error = hold_position(legacy); error != CUDA_SUCCESS) return error;
-    return join_dirty(legacy, captures, held);
+  void mark_ahead(uint64_t sequence, bool captures, Held&& held) {
+    kept_mark_ = sequence;
+    size_t kept = 0;
+    for (StreamState* stream : dirty_) {
+      if (held(*stream) || capturing(*stream, captures) || !leave_event(*stream, true))
+        dirty_[kept++] = stream;
+      else stream->dirty = false;
+    }
+    dirty_.resize(kept);
   }
+  // Gives the noted events back: the legacy stream ends.
+  void forget_left();
   // Will before() ask the driver about other streams than `stream`?
   bool concerns_others(const StreamState& stream, const StreamState* legacy) const {
-    if (stream.legacy) return !dirty_.empty();
+    if (stream.legacy) return !dirty_.empty() || !left_.empty();
     return stream.blocking() && stream.seen_epoch != epoch_ && legacy != nullptr;
   }
   // The stream is about to take part in a capture, and then takes no event: remembers where its
@@ -84,6 +94,11 @@ class StreamOrder {
     dirty_.resize(kept);
     return first;
   }
+  // Notes where the stream's work ends, or, without `records`, its event as it is. False: there is
+  // none to be had, or there are too many.
+  bool leave_event(StreamState& stream, bool records);
+  // The legacy stream waits for what was noted of work that began before the record.
+  CUresult take_left(StreamState& legacy, uint64_t sequence);
   CUresult before_blocking(StreamState& stream, StreamState& legacy);
   // Remembers in legacy.join where its own work ends, before something is put behind it that only
   // the legacy stream waits for.
@@ -96,6 +111,14 @@ class StreamOrder {
                             // work starts another
   bool position_held_ = false;  // legacy.join stands behind its last own work
   std::vector<StreamState*> dirty_;
+
+  // Work of blocking streams that no stream's `join` stands for any more.
+  struct Left {
+    uint64_t since;  // the sequence of its first record
+    CUevent event;
+  };
+  std::vector<Left> left_;
+  uint64_t kept_mark_ = 0;  // the sequence of the last marker that is kept back; 0: none is
 };
 
 }  // namespace tube::proxy

@@ -113,12 +113,48 @@ TEST_F(StreamOrderTest, AKeptMarkerWaitsForNothingThatCameToOtherStreamsLater) {
   work(other);
   test::fake().calls.clear();
   const auto held = [&](const StreamState& stream) { return &stream == &blocking; };
-  EXPECT_EQ(order.mark_ahead(legacy, false, held), CUDA_SUCCESS);
-  EXPECT_EQ(test::fake().calls, (Calls{"record s3", "wait s1"}));
   const uint64_t marker = ++sequence;
+  order.mark_ahead(marker, false, held);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s3"}));
   work(other);
-  EXPECT_EQ(work(legacy, StreamUse::kMarker, marker), (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(legacy, StreamUse::kMarker, marker), (Calls{"wait s1", "record s2", "wait s1"}));
   EXPECT_EQ(work(legacy), (Calls{"record s3", "wait s1"}));
+}
+
+// What comes behind it may wait for the program to see it.
+TEST_F(StreamOrderTest, AKeptMarkerDoesNotWaitForWhatALaterOneCovers) {
+  work(blocking);
+  const auto held = [&](const StreamState& stream) { return &stream == &blocking; };
+  const uint64_t first = ++sequence;
+  order.mark_ahead(first, false, held);
+  work(other);
+  const uint64_t second = ++sequence;
+  order.mark_ahead(second, false, held);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s3"}));
+  EXPECT_EQ(work(legacy, StreamUse::kMarker, first), (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(legacy, StreamUse::kMarker, second), (Calls{"wait s1"}));
+  EXPECT_EQ(test::fake().live_events, 1);  // of `blocking`, for its next time
+}
+
+TEST_F(StreamOrderTest, AKeptMarkerDoesNotWaitForALaterStreamThatGoesAway) {
+  work(blocking);
+  const uint64_t marker = ++sequence;
+  order.mark_ahead(marker, false, [&](const StreamState& s) { return &s == &blocking; });
+  work(other);
+  test::fake().calls.clear();
+  EXPECT_EQ(order.retire(other, &legacy, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s3"}));
+  EXPECT_EQ(work(legacy, StreamUse::kMarker, marker), (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(legacy), (Calls{"wait s1"}));
+}
+
+// With the last marker put in, a stream that goes away leaves nothing to be noted.
+TEST_F(StreamOrderTest, AStreamThatGoesAwayBehindAMarkerIsJoinedAtOnce) {
+  order.mark_ahead(++sequence, false, [](const StreamState&) { return false; });
+  work(legacy, StreamUse::kMarker, sequence);
+  work(other);
+  EXPECT_EQ(order.retire(other, &legacy, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s3", "wait s1"}));
 }
 
 TEST_F(StreamOrderTest, AMarkerOnTheLegacyStreamKeepsItsPlace) {
