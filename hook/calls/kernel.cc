@@ -199,20 +199,21 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value, CUd
   if (const CUresult r = check_attribute(*on, *context, attribute, value); r != CUDA_SUCCESS)
     return r;
   // Libraries set an attribute before every launch; sent, it would wait for kernels that are held.
-  if (on->attributes[attribute].load(std::memory_order_relaxed) == value) return sticky_error();
+  std::atomic<int32_t>& known = on->attributes[attribute];
+  if (known.load(std::memory_order_relaxed) == value) return sticky_error();
   forget_all_updates();
-  CUresult result;
+  CUresult result = CUDA_SUCCESS;
   {
     Request<wire::tubeKernelSetAttribute> r;
     r.in_context(context);
     r->kernel = k->id;
     r->attribute = attribute;
     r->value = value;
-    result = r.post();
+    // Noted in the order of the records, of which other threads may send some, too.
+    if (known.exchange(value, std::memory_order_relaxed) != value) result = r.post();
   }
   forget_all_updates();  // what another thread's update proved between the two
   if (result != CUDA_SUCCESS) return result;
-  on->attributes[attribute].store(value, std::memory_order_relaxed);
   Locked locked(k->lock);
   k->occupancy.clear();
   return CUDA_SUCCESS;
