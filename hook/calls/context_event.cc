@@ -42,13 +42,14 @@ CUresult for_each_stream(Context* context, Visit visit) {
   return result;
 }
 
-// The same, and what ended streams have left to do.
+// The same, and what ended streams have left to do: behind them, since one that has left the list
+// meanwhile is among these.
 template <class Visit>
 CUresult for_all_work(Context* context, Visit visit) {
+  if (const CUresult r = for_each_stream(context, visit); r != CUDA_SUCCESS) return r;
   Mark mark;
   const bool ended = !is_marked(&context->ended, &mark) || !mark_reached(mark);
-  const CUresult r = ended ? visit(&context->ended) : CUDA_SUCCESS;
-  return r == CUDA_SUCCESS ? for_each_stream(context, visit) : r;
+  return ended ? visit(&context->ended) : CUDA_SUCCESS;
 }
 
 // The context's event of that use, made when first needed and again after a reset.

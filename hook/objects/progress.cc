@@ -207,12 +207,13 @@ CUresult sync_context(Context* context) {
   };
   Waited legacy{&context->legacy, {}};
   CUresult result = mark_stream(legacy.stream, &legacy.mark);
-  if (result == CUDA_SUCCESS) result = add(&context->ended);
   {
     Locked locked(context->streams_lock);
     for (Stream* s = context->streams; s != nullptr && result == CUDA_SUCCESS; s = s->next)
       result = add(s);
   }
+  // Behind the list: a stream that has left it meanwhile is among these.
+  if (result == CUDA_SUCCESS) result = add(&context->ended);
   if (result != CUDA_SUCCESS) return result;
   const auto wait_for = [&](const Waited& waited) {
     const CUresult r = waited.mark.word == 0 ? CUDA_SUCCESS : wait_mark(waited.mark, waited.stream);

@@ -26,8 +26,8 @@ void link_stream(Stream* stream) {
   stream->context->streams = stream;
 }
 
+// `streams_lock` is held.
 void unlink_stream(Stream* stream) {
-  Locked locked(stream->context->streams_lock);
   if (stream->previous != nullptr) stream->previous->next = stream->next;
   if (stream->next != nullptr) stream->next->previous = stream->previous;
   if (stream->context->streams == stream) stream->context->streams = stream->next;
@@ -135,21 +135,22 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
 void destroy_stream(Stream* stream) {
   for (const Listener& listener : listeners())
     if (listener.stream_ends != nullptr) listener.stream_ends(stream);
-  const uint64_t id = stream->id;
   Context* context = stream->context;
-  unlink_stream(stream);
-  const uint32_t word =
-      stream
-          ->word;  // until now another thread that synchronises the context might have given it one
   Retired gone(objects());
   if (!gone.add(stream->slot)) return;
-  Mark last;
-  const bool works = !is_marked(stream, &last) || !mark_reached(last);
+  uint32_t word;
   {
+    // Who waits for the context finds the stream in the list, or its work among that of ended ones:
+    // nobody may look between the two, nor mark a stream that the proxy does not know any more.
+    Locked locked(context->streams_lock);
+    unlink_stream(stream);
+    word = stream->word;  // until now another thread might have given it one
+    Mark last;
+    const bool works = !is_marked(stream, &last) || !mark_reached(last);
     Request<wire::tubeStreamDestroy> r;
     if (works && !stream->blocking()) ++context->ended.posted;  // the legacy stream has the others'
     r.in_context(context);
-    r->stream = id;
+    r->stream = stream->id;
     (void)r.post();
   }
   // Behind the record: until the driver has ended it, others' signals must not go into a capture
@@ -169,7 +170,10 @@ void forget_streams(Context* context, Retired* gone) {
     }
     if (stream == nullptr) return;
     end_capture_of_destroyed(stream);
-    unlink_stream(stream);
+    {
+      Locked locked(context->streams_lock);
+      unlink_stream(stream);
+    }
     const uint32_t word = stream->word;
     if (gone->add(stream->slot) && word != 0) connection().words.release(word);
   }
