@@ -194,30 +194,37 @@ bool pitches_fit(const Box& b, const uint64_t extent[3]) {
   return extent[2] <= 1 || b.height >= b.origin[1] + extent[1];
 }
 
-// The whole region in one allocation of this process, or host memory, or inside an array of a known
-// layout.
-bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
-  if (b.array != nullptr) return b.array->element_bytes != 0;
-  if (b.says == Says::kHost) return true;
-  constexpr uint64_t kFar = uint64_t{1} << 40;  // beyond it the products below say nothing
+Side side_of_box(const Box& b) {
+  return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says);
+}
+
+// Bytes from a side's base to the end of the region; kFar and more: too many to tell.
+constexpr uint64_t kFar = uint64_t{1} << 40;  // the products below fit
+
+uint64_t reach_of(const Box& b, const Job& job) {
   for (int i = 0; i < 3; ++i) {
-    if (b.origin[i] > kFar || job.extent[i] > kFar) return false;
+    if (b.origin[i] > kFar || job.extent[i] > kFar) return kFar;
   }
   const unsigned __int128 last_row =
       static_cast<unsigned __int128>(b.origin[2] + job.extent[2] - 1) * b.height + b.origin[1] +
       job.extent[1] - 1;
   const unsigned __int128 end = last_row * b.pitch + b.origin[0] + job.extent[0];
-  return end < kFar && surely_valid(b.base, static_cast<uint64_t>(end), stream);
+  return end < kFar ? static_cast<uint64_t>(end) : kFar;
 }
 
-Side side_of_box(const Box& b) {
-  return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says);
+// The whole region in one allocation of this process, or host memory, or inside an array of a known
+// layout.
+bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
+  if (b.array != nullptr) return b.array->element_bytes != 0;
+  if (b.says == Says::kHost) return true;
+  const uint64_t reach = reach_of(b, job);
+  return reach < kFar && surely_valid(b.base, reach, stream);
 }
 
-// An array side that the driver would refuse: of one with a plain layout that is known here.
+// A side that the driver would refuse: an array with a plain layout that is known here, or memory.
 bool surely_outside(const Box& b, const Job& job) {
-  return b.array != nullptr && b.array->element_bytes != 0 &&
-         !inside(*b.array, b.origin, job.extent);
+  if (b.array == nullptr) return surely_beyond(b.base, reach_of(b, job));
+  return b.array->element_bytes != 0 && !inside(*b.array, b.origin, job.extent);
 }
 
 CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
@@ -249,8 +256,10 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
     return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent))
     return CUDA_ERROR_INVALID_VALUE;
-  if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
   job.sure = surely_inside(job.src, job, stream) && surely_inside(job.dst, job, stream);
+  if ((job.has_array() || !job.sure) &&
+      (surely_outside(job.src, job) || surely_outside(job.dst, job)))
+    return CUDA_ERROR_INVALID_VALUE;
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
   if ((job.src.says == Says::kDevice && !gpu_visible(from)) ||
       (job.dst.says == Says::kDevice && !gpu_visible(to)))
@@ -266,10 +275,16 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   }
   if (capturing(stream)) return capture_copy(stream, as_driver_copy(job, from, to));
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
-  const CUresult r = staged(job, stream, from == Side::kPageable);
-  const CUresult settled = r == CUDA_SUCCESS && synchronous && from == Side::kPageable
-                               ? settle_stream(stream)
-                               : r;  // as in copy_bytes
+  const bool to_gpu = from == Side::kPageable;
+  const Box& gpu = to_gpu ? job.dst : job.src;
+  if (!job.sure && gpu.array == nullptr) {  // of an array only the driver knows
+    const CUresult r =
+        may_copy(gpu.base, reach_of(gpu, job), to_gpu ? Access::kWrite : Access::kRead);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  const CUresult r = staged(job, stream, to_gpu);
+  const CUresult settled =
+      r == CUDA_SUCCESS && synchronous && to_gpu ? settle_stream(stream) : r;  // as in copy_bytes
   if (synchronous) collect_output();
   return settled;
 }

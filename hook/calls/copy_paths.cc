@@ -37,6 +37,8 @@ constinit std::atomic<bool> g_memory_shared{false};
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
   const bool sure = surely_valid(dst, bytes, stream) && surely_valid(src, bytes, stream) &&
                     !mapped_and_far(dst, src);
+  if (!sure && (surely_beyond(dst, bytes) || surely_beyond(src, bytes)))
+    return CUDA_ERROR_INVALID_VALUE;
   Request<wire::tubeCopy> r(stream);
   r->stream = stream->id;
   r->dst = dst;
@@ -130,6 +132,22 @@ bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream) {
   return false;
 }
 
+bool surely_beyond(uint64_t address, uint64_t bytes) {
+  Allocation a;
+  if (!memory_map().find(address, &a) || bytes <= a.size_bytes - (address - a.base)) return false;
+  return a.kind == MemoryKind::kDevice || a.kind == MemoryKind::kPinned ||
+         a.kind == MemoryKind::kManaged || a.kind == MemoryKind::kRegistered;
+}
+
+CUresult may_copy(uint64_t address, uint64_t bytes, Access access) {
+  if (surely_beyond(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  Request<wire::tubeMayCopy> r;
+  r->dptr = address;
+  r->bytes = bytes;
+  r->write = access == Access::kWrite ? 1 : 0;
+  return r.call();
+}
+
 bool mapped_and_far(uint64_t dst, uint64_t src) {
   if (process().device_count < 2) return false;
   Allocation a, b;
@@ -193,6 +211,9 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
                 LeftUpload* left) {
   const bool sure = surely_valid(
       dst, bytes, stream);  // otherwise each piece waits for its answer, see copy_visible
+  if (!sure) {
+    if (const CUresult r = may_copy(dst, bytes, Access::kWrite); r != CUDA_SUCCESS) return r;
+  }
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
@@ -231,6 +252,9 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
   const bool sure = surely_valid(src, bytes, stream);
+  if (!sure) {
+    if (const CUresult r = may_copy(src, bytes, Access::kRead); r != CUDA_SUCCESS) return r;
+  }
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
   CUresult result = CUDA_SUCCESS;

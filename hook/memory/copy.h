@@ -28,6 +28,14 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
 // Mapped memory, of one mapping or, outside of captures, a few side by side, is that for `stream`'s
 // GPU while it is its own and open to it; nullptr: never.
 bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream);
+// Does it begin in an allocation of this process and go on behind it, into a neighbour's even? No
+// copy may. The proxy does not look, nor know where an allocation of a pool ends (pool_cache.h).
+bool surely_beyond(uint64_t address, uint64_t bytes);
+// Of memory that is not surely valid: whether a copy in pieces may read all of it, or write to it.
+// Natively a copy that goes beyond its memory is refused before a byte of either side is touched.
+// One round trip; no chunk held.
+enum class Access : uint32_t { kRead, kWrite };
+CUresult may_copy(uint64_t address, uint64_t bytes, Access access);
 // Is one of them mapped memory and the other on another GPU, or not known (0: an array)? Whether
 // such a copy may be is for the driver to say.
 bool mapped_and_far(uint64_t dst, uint64_t src);

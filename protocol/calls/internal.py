@@ -137,6 +137,9 @@ message("tubeCopyChunk", "post", stream="stream", becomes="ChunkBecomes", chunk=
 # pages for the chunks behind the first ones, once (abi.h kFirstChunks); CUDA_ERROR_NOT_READY as long
 # as they are being made
 message("tubeMoreChunks", "reply", orders="none")
+# may all of this be read, or with write 1 written, by a copy? Asked before the first of its pieces,
+# of memory that the hook is not sure of
+message("tubeMayCopy", "reply", dptr="dptr", bytes="u64", write="u32", orders="none")
 # kAddress: a device or pinned address. kChunk: chunk index << 20 | offset. kArray: an array's id.
 enum("SideKind", "u32", kAddress=0, kChunk=1, kArray=2)
 # 1D..3D with pitches. release_chunk: 0xffffffff, or a chunk whose state the GPU writes behind the

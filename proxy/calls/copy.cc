@@ -75,6 +75,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&,
   return error;
 }
 
+CUresult handle(Session& session, const Decoded<wire::tubeMayCopy>& call,
+                Reply<wire::tubeMayCopy>&) {
+  return call->write != 0 ? session.check_target_range(call->dptr, call->bytes)
+                          : session.check_device_range(call->dptr, call->bytes);
+}
+
 CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
                 Reply<wire::tubeCopyChunk>&) {
   Copies& copies = session.copies();

@@ -48,6 +48,7 @@ bool works_promised(wire::Call call) {
     case wire::Call::tubeHostRegister:
     case wire::Call::tubeHostUnregister:
     case wire::Call::tubeMoreChunks:
+    case wire::Call::tubeMayCopy:
     case wire::Call::tubeLoadImage:
     case wire::Call::tubeGetKernel:
     case wire::Call::tubeGetGlobal:

@@ -51,11 +51,11 @@ TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
 TEST(Properties, TheseRecordsEndNoRuns) {
   EXPECT_EQ(calls_with(Orders::kNone),
             (std::set<std::string>{
-                "tubeEventCreate", "tubeEventDestroy", "tubeMemCut", "tubeMemLeaseEnd",
-                "tubeMemTake", "tubeMoreChunks", "tubeStoreClaim", "tubeStoreDelete",
-                "tubeStoreExport", "tubeStoreImport", "tubeStoreImported", "tubeStoreLook",
-                "tubeStoreOpen", "tubeStoreQueue", "tubeStoreReady", "tubeStoreRelease",
-                "tubeStoreReserve", "tubeStoreSeal", "tubeStoreWaiting"}));
+                "tubeEventCreate",  "tubeEventDestroy", "tubeMemCut",      "tubeMemLeaseEnd",
+                "tubeMayCopy",      "tubeMemTake",      "tubeMoreChunks",  "tubeStoreClaim",
+                "tubeStoreDelete",  "tubeStoreExport",  "tubeStoreImport", "tubeStoreImported",
+                "tubeStoreLook",    "tubeStoreOpen",    "tubeStoreQueue",  "tubeStoreReady",
+                "tubeStoreRelease", "tubeStoreReserve", "tubeStoreSeal",   "tubeStoreWaiting"}));
 }
 
 TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {
