@@ -11,6 +11,7 @@
 #include "hook/calls/contexts.h"
 #include "hook/graphs/graph_steps.h"
 #include "hook/memory/copy.h"
+#include "hook/memory/memory_map.h"
 #include "hook/objects/array.h"
 #include "hook/objects/capture.h"
 #include "hook/objects/device_output.h"
@@ -267,9 +268,10 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if (gpu_visible(from) && gpu_visible(to)) {
     job.sure = job.sure && !mapped_and_far(job.dst.base, job.src.base);
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
-    const CUresult r = synchronous && (from == Side::kPinned || to == Side::kPinned)
-                           ? settle_stream(stream)
-                           : CUDA_SUCCESS;
+    const bool waits = synchronous && (from == Side::kPinned || to == Side::kPinned ||
+                                       memory_map().sync_memops(job.dst.base) ||
+                                       memory_map().sync_memops(job.src.base));
+    const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous) collect_output();
     return r;
   }

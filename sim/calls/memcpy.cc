@@ -1,8 +1,8 @@
 // cuMemcpy*: each call describes its copy as a CUDA_MEMCPY3D and hands it to copy().
 //
 // Waiting follows NVIDIA's "API synchronization behavior": synchronous forms wait unless both sides
-// are device memory; asynchronous forms take the bytes of a pageable source at once, and wait when
-// the destination is pageable.
+// are device memory or arrays; asynchronous forms take the bytes of a pageable source at once, and
+// wait when the destination is pageable.
 #include <cstring>
 
 #include "sim/graphs/capture.h"
@@ -21,12 +21,14 @@ bool pageable(const void* p) {
   return !range || !range->is_host();
 }
 
-// Pinned or registered memory named by its device address.
+// Pinned, registered or managed memory named by its device address.
 bool touches_host_memory(const CUDA_MEMCPY3D& c) {
-  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE &&
-          !pageable(reinterpret_cast<const void*>(c.srcDevice))) ||
-         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE &&
-          !pageable(reinterpret_cast<const void*>(c.dstDevice)));
+  const auto host = [](CUdeviceptr p) {
+    auto range = state().map.find(p);
+    return range && (range->is_host() || range->kind == RangeKind::kManaged);
+  };
+  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && host(c.srcDevice)) ||
+         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && host(c.dstDevice));
 }
 
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of either side.
@@ -51,9 +53,8 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   bool captured = stream->capture != nullptr;
   CopyWork work;
   work.copy = c;
-  bool block =
-      sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY ||
-                              touches_host_memory(c) || touches_waiting_memory(c));
+  bool block = sync == Sync::kSync &&
+               (from_host || to_host || touches_host_memory(c) || touches_waiting_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();

@@ -337,6 +337,80 @@ CASE(work_after_a_synchronous_upload_sees_it) {
   o.first(a);
   o.finish();
 }
+
+static CUDA_MEMCPY2D rows_of(CUdeviceptr dst, CUdeviceptr src) {
+  CUDA_MEMCPY2D c{};
+  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.srcDevice = src, c.dstDevice = dst;
+  c.srcPitch = c.dstPitch = 64;
+  c.WidthInBytes = 48, c.Height = 4;
+  return c;
+}
+template <class Copy>
+static Copy slices_of(CUdeviceptr dst, CUdeviceptr src) {
+  Copy c{};
+  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.srcDevice = src, c.dstDevice = dst;
+  c.srcPitch = c.dstPitch = 64, c.srcHeight = c.dstHeight = 4;
+  c.WidthInBytes = 48, c.Height = 2, c.Depth = 2;
+  return c;
+}
+// Whether `call` goes on only when the legacy stream does, which another thread lets go on.
+template <class Call>
+static void show_waiting(const char* what, Call call) {
+  Order o;
+  o.hold(nullptr);
+  std::atomic<bool> called{false}, opened{false};
+  std::thread opener([&] {
+    CU(cuCtxSetCurrent(o.gpu.context));
+    while (!called) std::this_thread::yield();
+    for (int i = 0; i < 200; ++i) (void)cuStreamQuery(nullptr);  // who does not wait is back by then
+    opened = true;
+    o.gate.open();
+  });
+  called = true;
+  const CUresult code = call();
+  const bool waited = opened;
+  opener.join();
+  printf("%s: %s, %s\n", what, code_name(code), waited ? "waited" : "did not wait");
+  CU(cuCtxSynchronize());
+}
+CASE(pitched_copies_of_sync_memops_memory_wait) {
+  Gpu gpu;
+  DeviceArray<char> plain(4096), waiting(4 << 20);
+  unsigned on = 1;
+  CU(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, waiting.pointer));
+  const CUdeviceptr a = plain.pointer, b = waiting.pointer;
+  const CUDA_MEMCPY2D to_rows = rows_of(b, a), from_rows = rows_of(a, b);
+  show_waiting("2D to it", [&] { return cuMemcpy2D(&to_rows); });
+  show_waiting("2D from it", [&] { return cuMemcpy2D(&from_rows); });
+  show_waiting("2D unaligned to it", [&] { return cuMemcpy2DUnaligned(&to_rows); });
+  const auto to = slices_of<CUDA_MEMCPY3D>(b, a), from = slices_of<CUDA_MEMCPY3D>(a, b);
+  show_waiting("3D to it", [&] { return cuMemcpy3D(&to); });
+  show_waiting("3D from it", [&] { return cuMemcpy3D(&from); });
+  auto peer = slices_of<CUDA_MEMCPY3D_PEER>(b, a);
+  peer.srcContext = peer.dstContext = gpu.context;
+  show_waiting("3D peer to it", [&] { return cuMemcpy3DPeer(&peer); });
+}
+CASE(copies_of_arrays_and_device_memory_do_not_wait) {
+  Order o;
+  DeviceArray<char> memory(4096);
+  CUDA_ARRAY_DESCRIPTOR shape{64, 4, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+  CUarray array = nullptr, other = nullptr;
+  CU(cuArrayCreate(&array, &shape));
+  CU(cuArrayCreate(&other, &shape));
+  CUDA_MEMCPY2D rows = rows_of(memory.pointer, 0);
+  rows.srcMemoryType = CU_MEMORYTYPE_ARRAY, rows.srcArray = array;
+  o.hold(nullptr);
+  SHOW(cuMemcpyAtoD(memory.pointer, array, 0, 64));
+  SHOW(cuMemcpyDtoA(array, 0, memory.pointer, 64));
+  SHOW(cuMemcpyAtoA(other, 0, array, 0, 64));
+  SHOW(cuMemcpy2D(&rows));
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+  CU(cuArrayDestroy(array));
+  CU(cuArrayDestroy(other));
+}
 CASE(memset_on_legacy_is_ordered) {
   Order o;
   Blocking a;
