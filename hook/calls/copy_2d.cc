@@ -213,11 +213,11 @@ uint64_t reach_of(const Box& b, const Job& job) {
   return end < kFar ? static_cast<uint64_t>(end) : kFar;
 }
 
-// The whole region in one allocation of this process, or host memory, or inside an array of a known
-// layout.
+// The whole region in one allocation of this process, or pageable, or inside an array of a known
+// layout. Host memory that the GPU sees at its base must hold all of the region, as natively.
 bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
   if (b.array != nullptr) return b.array->element_bytes != 0;
-  if (b.says == Says::kHost) return true;
+  if (b.says == Says::kHost && side_of_box(b) == Side::kPageable) return true;
   const uint64_t reach = reach_of(b, job);
   return reach < kFar && surely_valid(b.base, reach, stream);
 }

@@ -65,11 +65,12 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   side->base = start + z * side->slice + y * side->pitch + x;
   if (type == CU_MEMORYTYPE_HOST) {
-    // Memory that CUDA knows is known to its end only.
-    auto known = state().map.find(side->base);
-    bool past_end =
-        known && known->is_host() && extent(*side, c) > known->base + known->requested - side->base;
-    return past_end ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    // Memory that CUDA knows at its base is known to its end only (H200).
+    auto known = state().map.find(start);
+    if (!known || !known->is_host()) return CUDA_SUCCESS;
+    const uint64_t end = known->base + known->requested;
+    return side->base >= end || extent(*side, c) > end - side->base ? CUDA_ERROR_INVALID_VALUE
+                                                                    : CUDA_SUCCESS;
   }
   uint64_t begin = 0, end = 0;
   const Accessor who = accessor_of(context_of_side(source, c, context), true);

@@ -1,4 +1,6 @@
 // Copies between host and device, linear and with pitch.
+#include <algorithm>
+
 #include "tests/conformance/gate.h"
 
 CASES_HOLD_STREAMS;
@@ -72,6 +74,51 @@ CASE(past_the_end) {
   SHOW(cuMemcpyDtoD(memory, memory + (1 << 20), 4 << 20));
   SHOW(cuCtxSynchronize());
   CU(cuMemFree(memory));
+}
+
+// Rows of host memory that CUDA knows at their base.
+static CUDA_MEMCPY2D host_rows(const void* base, CUdeviceptr device, size_t first, size_t count,
+                               bool up) {
+  CUDA_MEMCPY2D c{};
+  c.WidthInBytes = 1024, c.Height = count;
+  c.srcPitch = c.dstPitch = 1024;
+  if (up) {
+    c.srcMemoryType = CU_MEMORYTYPE_HOST, c.srcHost = base, c.srcY = first;
+    c.dstMemoryType = CU_MEMORYTYPE_DEVICE, c.dstDevice = device;
+  } else {
+    c.dstMemoryType = CU_MEMORYTYPE_HOST, c.dstHost = const_cast<void*>(base), c.dstY = first;
+    c.srcMemoryType = CU_MEMORYTYPE_DEVICE, c.srcDevice = device;
+  }
+  return c;
+}
+
+CASE(rows_beyond_known_host_memory) {
+  Gpu gpu;
+  constexpr size_t kKnown = 64 << 10;
+  DeviceArray<char> memory(1 << 20);
+  void* area = aligned_alloc(4096, 2 * kKnown);
+  memset(area, 0x5a, 2 * kKnown);
+  CU(cuMemHostRegister(area, kKnown, 0));
+  void* pinned = nullptr;
+  CU(cuMemHostAlloc(&pinned, kKnown, 0));
+  struct {
+    const char* what;
+    size_t first, count;
+  } const regions[] = {{"inside", 0, 64}, {"last row", 63, 1}, {"behind", 64, 10}, {"across", 32, 64}};
+  for (const auto& region : regions) {
+    for (void* base : {area, pinned}) {
+      for (const bool up : {true, false}) {
+        printf("%s %s %s\n", base == area ? "registered" : "pinned", region.what, up ? "up" : "down");
+        const CUDA_MEMCPY2D c = host_rows(base, memory.pointer, region.first, region.count, up);
+        SHOW(cuMemcpy2DAsync(&c, nullptr));
+        SHOW(cuMemcpy2D(&c));
+        SHOW(cuCtxSynchronize());
+      }
+    }
+  }
+  CU(cuMemHostUnregister(area));
+  CU(cuMemFreeHost(pinned));
+  free(area);
 }
 
 CASE(freed_memory) {
