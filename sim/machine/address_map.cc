@@ -30,6 +30,14 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
   return false;
 }
 
+// A copy engine's work is checked against what was asked for, of an allocation of any kind (H200,
+// 13.0), a kernel's against what is there.
+uint64_t end_for(const Range& r, const Accessor& who) {
+  const bool allocated = r.kind == RangeKind::kDevice || r.kind == RangeKind::kPool ||
+                         r.kind == RangeKind::kManaged || r.kind == RangeKind::kHost;
+  return who.dma && allocated ? r.base + r.requested : r.end();
+}
+
 }  // namespace
 
 Range* AddressMap::at(uint64_t address) {
@@ -85,9 +93,9 @@ bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const A
   auto it = ranges_.upper_bound(address);
   if (it == ranges_.begin()) return false;
   --it;
-  if (address >= it->second.end() || !allowed(it->second, write, who)) return false;
+  if (address >= end_for(it->second, who) || !allowed(it->second, write, who)) return false;
   *begin = it->first;
-  *end = it->second.end();
+  *end = end_for(it->second, who);
   if (size > UINT64_MAX - address) return false;
   while (*end < address + size) {
     const Range& before = it->second;

@@ -76,6 +76,65 @@ CASE(past_the_end) {
   CU(cuMemFree(memory));
 }
 
+// Where an allocation ends is what was asked for, not what it takes.
+CASE(past_the_end_of_odd_sizes) {
+  Gpu gpu;
+  std::vector<char> host(4 << 20);
+  for (const size_t size : {size_t{30}, size_t{1001}, (size_t{1} << 20) + 7, (size_t{3} << 20) + 1}) {
+    for (const bool pooled : {false, true}) {
+      CUdeviceptr memory = 0, other = 0;
+      CU(cuMemAlloc(&other, 4 << 20));
+      CU(pooled ? cuMemAllocAsync(&memory, size, nullptr) : cuMemAlloc(&memory, size));
+      const size_t words = (size + 3) / 4 * 4;
+      printf("%zu%s\n", size, pooled ? " of a pool" : "");
+      SHOW(cuMemcpyHtoD(memory, host.data(), words));
+      SHOW(cuMemcpyDtoH(host.data(), memory, words));
+      SHOW(cuMemcpyDtoD(other, memory, words));
+      SHOW(cuMemcpyDtoDAsync(memory, other, words, nullptr));
+      SHOW(cuMemsetD32(memory, 0, words / 4));
+      CUDA_MEMCPY2D rows{};
+      rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      rows.srcDevice = other, rows.dstDevice = memory;
+      rows.WidthInBytes = words / 2, rows.Height = 2;
+      SHOW(cuMemcpy2D(&rows));
+      rows.srcMemoryType = CU_MEMORYTYPE_HOST, rows.srcHost = host.data();
+      SHOW(cuMemcpy2D(&rows));
+      SHOW(cuMemcpyHtoD(memory, host.data(), size));
+      SHOW(cuCtxSynchronize());
+      CU(cuMemFree(memory));
+      CU(cuMemFree(other));
+    }
+  }
+}
+
+// Neighbours: natively small allocations lie side by side, too.
+CASE(across_neighbours) {
+  Gpu gpu;
+  DeviceArray<char> large(1 << 20);
+  std::vector<char> host(1 << 20);
+  CUdeviceptr small[8] = {};
+  for (CUdeviceptr& pointer : small) CU(cuMemAlloc(&pointer, 512));
+  std::sort(std::begin(small), std::end(small));
+  for (int i = 0; i < 7; ++i) {
+    EXPECT(cuMemcpyHtoD(small[i], host.data(), 1024) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemcpyDtoH(host.data(), small[i], 1024) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemcpyDtoD(large.pointer, small[i], 1024) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemsetD32(small[i], 0, 256) == CUDA_ERROR_INVALID_VALUE);
+  }
+  char* const area = static_cast<char*>(aligned_alloc(4096, 4 << 16));
+  memset(area, 1, 4 << 16);
+  CU(cuMemHostRegister(area + 65536, 65536, 0));
+  CU(cuMemHostRegister(area + 131072, 65536, 0));
+  SHOW(cuMemcpyHtoD(large.pointer, area + 65536, 131072));
+  SHOW(cuMemcpyHtoD(large.pointer, area + 65536 + 512, 70000));
+  SHOW(cuMemcpyHtoD(large.pointer, area, 70000));
+  SHOW(cuCtxSynchronize());
+  CU(cuMemHostUnregister(area + 65536));
+  CU(cuMemHostUnregister(area + 131072));
+  free(area);
+  for (const CUdeviceptr pointer : small) CU(cuMemFree(pointer));
+}
+
 // Rows of host memory that CUDA knows at their base.
 static CUDA_MEMCPY2D host_rows(const void* base, CUdeviceptr device, size_t first, size_t count,
                                bool up) {
