@@ -45,13 +45,20 @@ bool out_of_reach(CUdeviceptr address, const Stream* stream) {
 CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width,
               uint64_t height, Stream* stream, bool synchronous) {
   if (width == 0 || height == 0) return CUDA_SUCCESS;
+  uint64_t row = 0, rows = 0, bytes = 0;
+  // The size in bytes wraps, of one row and natively.
+  bool fits = !__builtin_mul_overflow(width, element, &row) || height == 1;
+  if (height == 1) width = row / element;
+  if (width == 0) return CUDA_SUCCESS;
   if (dst == 0 || dst % element != 0 ||
-      (height > 1 && (pitch % element != 0 || pitch < width * element)))
+      (height > 1 && (pitch % element != 0 || pitch < row || !fits)))
     return CUDA_ERROR_INVALID_VALUE;
+  if (height > 1 && __builtin_mul_overflow(pitch, height - 1, &rows)) fits = false;
+  if (__builtin_add_overflow(rows, row, &bytes)) fits = false;
   const Side side = side_of(dst, Says::kDevice);
   if (side == Side::kPageable || out_of_reach(dst, stream)) return CUDA_ERROR_INVALID_VALUE;
-  const bool sure =
-      surely_valid(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element, stream);
+  const bool sure = fits && surely_valid(dst, bytes, stream);
+  if (!fits || (!sure && surely_beyond(dst, bytes))) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
   {
     Request<wire::tubeMemset> r(stream);

@@ -32,19 +32,22 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   return stream->context->error.load();
 }
 
+// The bytes of a row wrap, and that many are set (H200, 13.0).
+size_t wrapped(size_t count, size_t element) { return count * element / element; }
+
 }  // namespace
 }  // namespace tube::sim
 
 using namespace tube::sim;
 
-#define SIM_MEMSET(sync_name, async_name, type, element)                                       \
-  SIM_API CUresult sync_name(CUdeviceptr dstDevice, type value, size_t N) {                    \
-    SIM_ENTER_CONTEXT(context);                                                                \
-    return fill(context, dstDevice, 0, value, element, N, 1, nullptr, true);                   \
-  }                                                                                            \
-  SIM_API CUresult async_name(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) { \
-    SIM_ENTER_STREAM(context, hStream);                                                        \
-    return fill(context, dstDevice, 0, value, element, N, 1, hStream, false);                  \
+#define SIM_MEMSET(sync_name, async_name, type, element)                                        \
+  SIM_API CUresult sync_name(CUdeviceptr dstDevice, type value, size_t N) {                     \
+    SIM_ENTER_CONTEXT(context);                                                                 \
+    return fill(context, dstDevice, 0, value, element, wrapped(N, element), 1, nullptr, true);  \
+  }                                                                                             \
+  SIM_API CUresult async_name(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {  \
+    SIM_ENTER_STREAM(context, hStream);                                                         \
+    return fill(context, dstDevice, 0, value, element, wrapped(N, element), 1, hStream, false); \
   }
 SIM_MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 1)
 SIM_MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 2)

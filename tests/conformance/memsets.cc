@@ -57,6 +57,22 @@ CASE(zero_counts) {
   SHOW(cuMemsetD8Async(0, 1, 0, nullptr));
 }
 
+CASE(counts_that_wrap) {
+  Gpu gpu;
+  DeviceArray<unsigned char> data(4096);
+  CU(cuMemsetD8(data.pointer, 0xaa, 4096));
+  SHOW(cuMemsetD32(data.pointer, 1, size_t{1} << 62));
+  SHOW(cuMemsetD16(data.pointer, 1, size_t{1} << 63));
+  SHOW(cuCtxSynchronize());
+  print_hash("as they were", data.read());
+  SHOW(cuMemsetD32(data.pointer, 1, (size_t{1} << 62) + 16));
+  SHOW(cuMemsetD16Async(data.pointer + 1024, 1, (size_t{1} << 63) + 8, nullptr));
+  SHOW(cuCtxSynchronize());
+  print_hash("80 bytes set", data.read());
+  SHOW(cuMemsetD32(data.pointer, 1, (size_t{1} << 62) + 2000));
+  SHOW(cuCtxSynchronize());
+}
+
 CASE(unaligned_addresses) {
   Gpu gpu;
   DeviceArray<unsigned char> data(64);
