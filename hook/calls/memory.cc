@@ -33,10 +33,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
     return CUDA_ERROR_INVALID_VALUE;
   const uint64_t pitch = (WidthInBytes + kPitchAlignment - 1) & ~(kPitchAlignment - 1);
-  uint64_t bytes = 0, address = 0;
-  if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, static_cast<uint64_t>(Height), &bytes))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (pitch < WidthInBytes) return CUDA_ERROR_INVALID_VALUE;
   *pPitch = pitch;  // when there is no memory, too
+  uint64_t bytes = 0, address = 0;
+  if (__builtin_mul_overflow(pitch, static_cast<uint64_t>(Height), &bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult r = allocate_device(bytes, &address); r != CUDA_SUCCESS) return r;
   *dptr = address;
   return CUDA_SUCCESS;

@@ -152,9 +152,10 @@ CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t 
   if (dptr == nullptr || pitch == nullptr || width == 0 || height == 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t row = (width + 511) / 512 * 512;
-  if (row < width || height > UINT64_MAX / row) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t row = (width + 511) / 512 * 512;
+  if (row < width) return CUDA_ERROR_INVALID_VALUE;
   *pitch = row;
+  if (height > UINT64_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
   return allocate_memory(context, row * height, RangeKind::kDevice, dptr);
 }
 

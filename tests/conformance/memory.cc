@@ -81,6 +81,20 @@ CASE(pitch) {
   }
 }
 
+CASE(what_a_refused_pitch_leaves) {
+  Gpu gpu;
+  const auto refused = [](size_t width, size_t height, unsigned element) {
+    CUdeviceptr pointer = 7;
+    size_t pitch = 77;
+    SHOW(cuMemAllocPitch(&pointer, &pitch, width, height, element));
+    printf("%llu %zu\n", pointer, pitch);
+  };
+  refused(size_t{1} << 34, 1 << 10, 4);
+  refused(~size_t{0}, 4, 4);
+  refused(100, 4, 3);
+  refused(1 << 30, 1 << 14, 4);
+}
+
 CASE(pitch_bad_arguments) {
   Gpu gpu;
   CUdeviceptr pointer = 0;
