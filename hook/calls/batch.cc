@@ -24,11 +24,19 @@ CUresult batch_stream(CUstream hStream, Stream** stream) {
   return (*stream)->legacy() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// A source that is only good during the call: pageable bytes are taken at once anyway, pinned ones
-// are waited for.
+// As an H200 does: a pageable source of the GPU that is read in stream order is waited for in front
+// of the copy, since its bytes are taken at once here; any other source that is only good during
+// the call is waited for behind it.
+CUresult wait_before(CUmemcpySrcAccessOrder order, CUdeviceptr dst, CUdeviceptr src,
+                     Stream* stream) {
+  const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+                    side_of(src, Says::kNothing) == Side::kPageable &&
+                    side_of(dst, Says::kNothing) == Side::kDevice;
+  return wait ? sync_stream(stream) : CUDA_SUCCESS;
+}
 CUresult settle(CUmemcpySrcAccessOrder order, CUdeviceptr src, Stream* stream) {
   const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL &&
-                    side_of(src, Says::kNothing) == Side::kPinned;
+                    gpu_visible(side_of(src, Says::kNothing));
   return wait ? sync_stream(stream) : CUDA_SUCCESS;
 }
 
@@ -53,9 +61,11 @@ CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count
   size_t group = 0;
   for (size_t i = 0; i < count; ++i) {
     if (group + 1 < number && starts[group + 1] == i) ++group;
-    CUresult r =
-        copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream, false);
-    if (r == CUDA_SUCCESS) r = settle(attrs[group].srcAccessOrder, srcs[i], stream);
+    const CUmemcpySrcAccessOrder order = attrs[group].srcAccessOrder;
+    CUresult r = wait_before(order, dsts[i], srcs[i], stream);
+    if (r == CUDA_SUCCESS)
+      r = copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream, false);
+    if (r == CUDA_SUCCESS) r = settle(order, srcs[i], stream);
     if (r == CUDA_SUCCESS) continue;
     *failed = i;
     return r;

@@ -34,6 +34,36 @@ CUDA_MEMCPY3D flat(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
   return c;
 }
 
+bool pageable(const CUDA_MEMCPY3D& c) {
+  return c.srcMemoryType == CU_MEMORYTYPE_UNIFIED && !state().map.find(c.srcDevice);
+}
+
+CUresult wait_for(Context* context, CUstream handle) {
+  Lock lock(state().mutex);
+  Stream* stream = nullptr;
+  if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  Context* owner = stream->context;
+  wait(lock, stream->lane->tail);
+  return owner->error.load();
+}
+
+// Who waits is what an H200 showed (13.0): for a pageable source that the GPU reads in stream
+// order, and for any other source that is only good during the call.
+CUresult copy_in_order(CUmemcpySrcAccessOrder order, Context* context, const CUDA_MEMCPY3D& c,
+                       CUstream stream) {
+  const auto dst = state().map.find(c.dstDevice);
+  const bool to_device = c.dstMemoryType == CU_MEMORYTYPE_UNIFIED && dst && !dst->is_host() &&
+                         dst->kind != RangeKind::kManaged;
+  if (order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && pageable(c) && to_device) {
+    if (CUresult r = wait_for(context, stream)) return r;
+  }
+  if (CUresult r = copy_async(context, c, stream)) return r;
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && !pageable(c) &&
+                 c.srcMemoryType == CU_MEMORYTYPE_UNIFIED
+             ? wait_for(context, stream)
+             : CUDA_SUCCESS;
+}
+
 CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                CUmemcpyAttributes* attributes, size_t* starts, size_t number, size_t* failed,
                CUstream stream) {
@@ -50,9 +80,13 @@ CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* s
     *failed = i;
     if (dsts[i] == 0 || srcs[i] == 0 || sizes[i] == 0) return CUDA_ERROR_INVALID_VALUE;
   }
+  size_t group = 0;
   for (size_t i = 0; i < count; ++i) {
     *failed = i;
-    if (CUresult r = copy_async(context, flat(dsts[i], srcs[i], sizes[i]), stream)) return r;
+    if (group + 1 < number && starts[group + 1] == i) ++group;
+    if (CUresult r = copy_in_order(attributes[group].srcAccessOrder, context,
+                                   flat(dsts[i], srcs[i], sizes[i]), stream))
+      return r;
   }
   return CUDA_SUCCESS;
 }
@@ -121,7 +155,9 @@ CUresult batch_3d(Context* context, size_t count, const CUDA_MEMCPY3D_BATCH_OP* 
     *failed = i;
     uint64_t element = element_of(ops[i]);
     if (element == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult r = copy_async(context, as_copy(ops[i], element), stream)) return r;
+    if (CUresult r =
+            copy_in_order(ops[i].srcAccessOrder, context, as_copy(ops[i], element), stream))
+      return r;
   }
   return CUDA_SUCCESS;
 }

@@ -355,26 +355,6 @@ static Copy slices_of(CUdeviceptr dst, CUdeviceptr src) {
   c.WidthInBytes = 48, c.Height = 2, c.Depth = 2;
   return c;
 }
-// Whether `call` goes on only when the legacy stream does, which another thread lets go on.
-template <class Call>
-static void show_waiting(const char* what, Call call) {
-  Order o;
-  o.hold(nullptr);
-  std::atomic<bool> called{false}, opened{false};
-  std::thread opener([&] {
-    CU(cuCtxSetCurrent(o.gpu.context));
-    while (!called) std::this_thread::yield();
-    for (int i = 0; i < 200; ++i) (void)cuStreamQuery(nullptr);  // who does not wait is back by then
-    opened = true;
-    o.gate.open();
-  });
-  called = true;
-  const CUresult code = call();
-  const bool waited = opened;
-  opener.join();
-  printf("%s: %s, %s\n", what, code_name(code), waited ? "waited" : "did not wait");
-  CU(cuCtxSynchronize());
-}
 CASE(pitched_copies_of_sync_memops_memory_wait) {
   Gpu gpu;
   DeviceArray<char> plain(4096), waiting(4 << 20);
@@ -382,15 +362,50 @@ CASE(pitched_copies_of_sync_memops_memory_wait) {
   CU(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, waiting.pointer));
   const CUdeviceptr a = plain.pointer, b = waiting.pointer;
   const CUDA_MEMCPY2D to_rows = rows_of(b, a), from_rows = rows_of(a, b);
-  show_waiting("2D to it", [&] { return cuMemcpy2D(&to_rows); });
-  show_waiting("2D from it", [&] { return cuMemcpy2D(&from_rows); });
-  show_waiting("2D unaligned to it", [&] { return cuMemcpy2DUnaligned(&to_rows); });
+  show_waiting("2D to it", nullptr, [&] { return cuMemcpy2D(&to_rows); });
+  show_waiting("2D from it", nullptr, [&] { return cuMemcpy2D(&from_rows); });
+  show_waiting("2D unaligned to it", nullptr, [&] { return cuMemcpy2DUnaligned(&to_rows); });
   const auto to = slices_of<CUDA_MEMCPY3D>(b, a), from = slices_of<CUDA_MEMCPY3D>(a, b);
-  show_waiting("3D to it", [&] { return cuMemcpy3D(&to); });
-  show_waiting("3D from it", [&] { return cuMemcpy3D(&from); });
+  show_waiting("3D to it", nullptr, [&] { return cuMemcpy3D(&to); });
+  show_waiting("3D from it", nullptr, [&] { return cuMemcpy3D(&from); });
   auto peer = slices_of<CUDA_MEMCPY3D_PEER>(b, a);
   peer.srcContext = peer.dstContext = gpu.context;
-  show_waiting("3D peer to it", [&] { return cuMemcpy3DPeer(&peer); });
+  show_waiting("3D peer to it", nullptr, [&] { return cuMemcpy3DPeer(&peer); });
+}
+CASE(batches_wait_as_their_sources_ask) {
+  Gpu gpu;
+  Apart apart;
+  DeviceArray<char> memory(4096), other(4096);
+  std::vector<char> pageable(4096, 5);
+  void* pinned = nullptr;
+  CU(cuMemHostAlloc(&pinned, 4096, 0));
+  memset(pinned, 6, 4096);
+  CUdeviceptr places[] = {reinterpret_cast<CUdeviceptr>(pinned),
+                          reinterpret_cast<CUdeviceptr>(pageable.data()), memory.pointer,
+                          other.pointer};
+  CUmemcpyAttributes attributes{};
+  size_t bytes = 4096, start = 0;
+  const auto copy = [&](int to, int from, CUmemcpySrcAccessOrder order) {
+    attributes.srcAccessOrder = order;
+    return cuMemcpyBatchAsync(&places[to], &places[from], &bytes, 1, &attributes, &start, 1,
+                              apart.handle);
+  };
+  const auto during = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  const auto in_order = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  show_waiting("pinned, during the call", apart, [&] { return copy(2, 0, during); });
+  show_waiting("device, during the call", apart, [&] { return copy(3, 2, during); });
+  show_waiting("to the host, during the call", apart, [&] { return copy(0, 2, during); });
+  show_waiting("pageable, in order", apart, [&] { return copy(2, 1, in_order); });
+  Order o;
+  o.hold(apart);
+  SHOW(copy(2, 1, during));
+  SHOW(copy(2, 0, in_order));
+  SHOW(copy(3, 2, in_order));
+  SHOW(copy(2, 1, CU_MEMCPY_SRC_ACCESS_ORDER_ANY));
+  SHOW(copy(2, 0, CU_MEMCPY_SRC_ACCESS_ORDER_ANY));
+  SHOW(cuStreamQuery(apart));
+  o.finish();
+  CU(cuMemFreeHost(pinned));
 }
 CASE(copies_of_arrays_and_device_memory_do_not_wait) {
   Order o;

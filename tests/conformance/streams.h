@@ -69,3 +69,24 @@ void wait_while_opened(const Order& order, Wait wait) {
   wait();
   opener.join();
 }
+
+// Says whether `call` goes on only when `stream` does, which another thread lets go on.
+template <class Call>
+void show_waiting(const char* what, CUstream stream, Call call) {
+  Order o;
+  o.hold(stream);
+  std::atomic<bool> called{false}, opened{false};
+  std::thread opener([&] {
+    CU(cuCtxSetCurrent(o.gpu.context));
+    while (!called) std::this_thread::yield();
+    for (int i = 0; i < 200; ++i) (void)cuStreamQuery(stream);  // who does not wait is back by then
+    opened = true;
+    o.gate.open();
+  });
+  called = true;
+  const CUresult code = call();
+  const bool waited = opened;
+  opener.join();
+  printf("%s: %s, %s\n", what, code_name(code), waited ? "waited" : "did not wait");
+  CU(cuCtxSynchronize());
+}
