@@ -87,7 +87,7 @@ TEST_F(StreamTest, TimingNeedsTwoTimedRecordedEvents) {
   CU_OK(cuEventSynchronize(untimed));
   CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, timed, untimed));
   CU_OK(cuEventDestroy(untimed));
-  CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(untimed));
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(untimed));
 }
 
 TEST_F(StreamTest, WaitsForAndWritesWords) {
