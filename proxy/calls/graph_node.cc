@@ -55,6 +55,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (load_stays(session, *object)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes);
       error != CUDA_SUCCESS)

@@ -248,6 +248,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   // shorter.
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes)
     return CUDA_ERROR_INVALID_VALUE;
+  if (load_stays(session, *object)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes);
       error != CUDA_SUCCESS)
@@ -335,6 +336,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call,
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (load_stays(session, *object)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call));
       error != CUDA_SUCCESS)

@@ -128,6 +128,14 @@ LoadedModule* module_of(Session& session, const Object& kernel) {
   return owner == nullptr ? nullptr : owner->module.get();
 }
 
+bool load_stays(Session& session, const Object& object, bool changes) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  const uint32_t gpu = session.context()->gpu;
+  return kernel.is_library_kernel && (kernel.on_gpus & bit_of(gpu)) == 0 && !session.captures() &&
+         !module_of(session, object)->has(*kernel.name, gpu) &&
+         (changes ? session.waits_for_own_changing() : session.waits_for_own());
+}
+
 CUresult load_here(Session& session, const Object& object) {
   auto& kernel = static_cast<KernelState&>(*object.state);
   const uint32_t gpu = session.context()->gpu;
@@ -414,6 +422,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto& kernel = static_cast<KernelState&>(*object->state);
+  if (load_stays(session, *object, true)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto id = static_cast<CUfunction_attribute>(call->attribute);
   const uint32_t gpu = session.context()->gpu;
@@ -448,6 +457,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (load_stays(session, *object)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto seen = module_of(session, *object)->seen(*kernel.loaded, session.context()->gpu);
   if (!seen.has_value()) return CUDA_ERROR_INVALID_HANDLE;  // a module's function, of another GPU
@@ -462,6 +472,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>&
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (load_stays(session, *object)) return CUDA_SUCCESS;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto config = static_cast<CUfunc_cache>(call->config);
   if (!kernel.is_library_kernel)

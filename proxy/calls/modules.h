@@ -41,6 +41,10 @@ LoadedModule* module_of(Session& session, const Object& kernel);
 // Before the driver uses a library's kernel in the context of another GPU than it was looked up
 // for: loads it there, once.
 CUresult load_here(Session& session, const Object& object);
+// Ask before that. True: it would go into the driver while a stream of the client waits for the
+// client; the record comes again, and its handler returns CUDA_SUCCESS (Session::waits_for_own).
+// `changes`: the record changes the kernel, although it is not marked so.
+bool load_stays(Session& session, const Object& object, bool changes = false);
 // How a launch of the kernel passes the gate of the record's GPU (context_gate.h), or putting it
 // into an instance of a graph. After one that was not kNone: note_launched().
 LaunchGate launch_gate(Session& session, const Object& object);

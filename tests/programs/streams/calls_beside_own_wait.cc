@@ -1,7 +1,8 @@
 // Calls that bring code into the driver, while a stream of the program waits for a value that the
 // program writes after them: an attribute of a kernel that its library sets before launches. With
 // the argument "variable": the first question for a library's variable, in one thread, while
-// another one lets the stream go by a record behind it (a driver may keep that one back).
+// another one lets the stream go by a record behind it (a driver may keep that one back); with
+// "elsewhere": the same of the first launch on another GPU of a library's kernel.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -78,12 +79,57 @@ void ask_for_a_variable(CUcontext context) {
   CU(cuLibraryUnload(library));
 }
 
+void launch_elsewhere(CUcontext here) {
+  const std::vector<char> image = read_beside("kernels.fatbin");
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUcontext there = nullptr;
+  CU(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryGetKernel(&kernel, library, "fill"));
+  const auto fill = reinterpret_cast<CUfunction>(kernel);
+  DeviceArray<uint32_t> first(1024);
+  LAUNCH(fill, {4}, {256}, 0, nullptr, first.pointer, uint32_t{5}, 1024);
+  CU(cuDevicePrimaryCtxRetain(&there, 1));
+  CU(cuCtxSetCurrent(there));
+  {
+    DeviceArray<uint32_t> second(1024);
+    CUstream other = nullptr, writes = nullptr;
+    CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CU(cuStreamCreate(&writes, CU_STREAM_NON_BLOCKING));
+    {
+      const Waiting waiting;
+      std::atomic<bool> launched{false};
+      std::thread launches([&] {
+        CU(cuCtxSetCurrent(there));
+        launched = true;
+        LAUNCH(fill, {4}, {256}, 0, other, second.pointer, uint32_t{6}, 1024);
+        CU(cuStreamSynchronize(other));
+      });
+      while (!launched) std::this_thread::yield();
+      for (int i = 0; i < 100; ++i) {  // for it to come to its call
+        CUdeviceptr at = 0;
+        CU(cuMemAddressReserve(&at, 2 << 20, 0, 0, 0));
+        CU(cuMemAddressFree(at, 2 << 20));
+      }
+      CU(cuStreamWriteValue32(writes, waiting.address, 1, 0));
+      launches.join();
+    }
+    printf("filled elsewhere: %u\n", second.read()[1023]);
+    CU(cuStreamDestroy(other));
+    CU(cuStreamDestroy(writes));
+  }
+  CU(cuDevicePrimaryCtxRelease(1));
+  CU(cuCtxSetCurrent(here));
+  CU(cuLibraryUnload(library));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IONBF, 0);
   Gpu gpu;
   if (argc > 1 && strcmp(argv[1], "variable") == 0) ask_for_a_variable(gpu.context);
+  else if (argc > 1 && strcmp(argv[1], "elsewhere") == 0) launch_elsewhere(gpu.context);
   else set_attributes();
   return 0;
 }
