@@ -14,9 +14,9 @@ struct FileRange {
   uint64_t offset = 0;
 };
 
-// The bytes as part of a file: the file itself when the memory is an unwritable mapping of one (the
-// usual case for a shared library's fatbins: nothing is copied), else a sealed memory file with a
-// copy.
+// The bytes as part of a file: the file itself when the memory is an unwritable mapping of one
+// whose pages are all the file's (the usual case for a shared library's fatbins: nothing is
+// copied), else a sealed memory file with a copy.
 Result<FileRange> as_file(const std::byte* data, uint64_t size_bytes);
 
 }  // namespace tube::hook
