@@ -407,6 +407,66 @@ CASE(batches_wait_as_their_sources_ask) {
   o.finish();
   CU(cuMemFreeHost(pinned));
 }
+// Asynchronous copies between host memory are synchronous with respect to the host (CUDA's "API
+// synchronization behavior"); batches, and managed memory, are not.
+CASE(copies_between_host_memory) {
+  Gpu gpu;
+  Apart apart;
+  constexpr size_t kBytes = 4096;
+  std::vector<char> memory(kBytes, 5), others(kBytes, 6);
+  alignas(4096) static char registered[2 * kBytes];
+  CU(cuMemHostRegister(registered, sizeof registered, 0));
+  void *first = nullptr, *second = nullptr;
+  CU(cuMemHostAlloc(&first, kBytes, 0));
+  CU(cuMemHostAlloc(&second, kBytes, 0));
+  CUdeviceptr managed = 0, managed_too = 0;
+  CU(cuMemAllocManaged(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+  CU(cuMemAllocManaged(&managed_too, kBytes, CU_MEM_ATTACH_GLOBAL));
+  const auto at = [](const void* p) { return reinterpret_cast<CUdeviceptr>(p); };
+  const auto show = [&](const char* what, CUdeviceptr to, CUdeviceptr from) {
+    show_waiting(what, apart, [&] { return cuMemcpyAsync(to, from, kBytes, apart); });
+  };
+  show("pinned to pinned", at(first), at(second));
+  show("pageable to pinned", at(first), at(memory.data()));
+  show("pinned to pageable", at(memory.data()), at(first));
+  show("pageable to pageable", at(memory.data()), at(others.data()));
+  show("registered to registered", at(registered), at(registered + kBytes));
+  show("registered to pinned", at(first), at(registered));
+  show("pageable to registered", at(registered), at(memory.data()));
+  show("pinned to managed", managed, at(first));
+  show("managed to pinned", at(first), managed);
+  show("managed to managed", managed, managed_too);
+  show("pageable to managed", managed, at(memory.data()));
+  show_waiting("pageable to pinned, as to the device", apart, [&] {
+    return cuMemcpyHtoDAsync(at(first), memory.data(), kBytes, apart);
+  });
+  show_waiting("pinned to pageable, as from the device", apart, [&] {
+    return cuMemcpyDtoHAsync(memory.data(), at(first), kBytes, apart);
+  });
+  CUDA_MEMCPY2D rows = rows_of(at(first), at(second));
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = second, rows.dstHost = first;
+  show_waiting("rows, pinned to pinned", apart, [&] { return cuMemcpy2DAsync(&rows, apart); });
+  rows.srcHost = memory.data();
+  show_waiting("rows, pageable to pinned", apart, [&] { return cuMemcpy2DAsync(&rows, apart); });
+  CUDA_MEMCPY2D unified = rows_of(at(first), at(second));
+  unified.srcMemoryType = unified.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  show_waiting("rows, by address", apart, [&] { return cuMemcpy2DAsync(&unified, apart); });
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t bytes = kBytes, start = 0;
+  const auto batch = [&](const char* what, CUdeviceptr to, CUdeviceptr from) {
+    show_waiting(what, apart, [&] {
+      return cuMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &start, 1, apart);
+    });
+  };
+  batch("pinned to pinned in a batch", at(first), at(second));
+  batch("registered to pinned in a batch", at(first), at(registered));
+  batch("pinned to registered in a batch", at(registered), at(first));
+  for (void* pinned : {first, second}) CU(cuMemFreeHost(pinned));
+  for (CUdeviceptr each : {managed, managed_too}) CU(cuMemFree(each));
+  CU(cuMemHostUnregister(registered));
+}
 CASE(copies_of_arrays_and_device_memory_do_not_wait) {
   Order o;
   DeviceArray<char> memory(4096);
