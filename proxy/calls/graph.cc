@@ -201,7 +201,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCaptureStep>& call,
 
 CUresult handle(Session& session, const Decoded<wire::cuGraphDestroy>& call,
                 Reply<wire::cuGraphDestroy>&) {
-  const Object* graph = session.objects().find(wire::Kind::kGraph, call->hGraph);
+  const Object* graph = session.objects().find_to_end(wire::Kind::kGraph, call->hGraph);
   if (graph == nullptr || graph->owner != 0)
     return CUDA_ERROR_INVALID_VALUE;  // inside a node, or being captured
   return session.destroy_object(wire::Kind::kGraph, call->hGraph);

@@ -502,6 +502,7 @@ class Session {
   CUresult end_with_driver(wire::Kind kind, Object& object);
   void teardown_objects(bool idle);
   void sweep_kind(wire::Kind kind, uint32_t context);
+  void forget_graph(wire::Kind kind, uint64_t id);  // what hangs on a graph or an instance
 
   Shared& shared_;
   Client client_;

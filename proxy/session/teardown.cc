@@ -50,10 +50,11 @@ constexpr wire::Kind kTeardownOrder[] = {
     wire::Kind::kGreenContext,
 };
 
-// Belongs to no context (H200): it outlives the one that was current when it was made.
-bool outlives_context(wire::Kind kind) {
-  return kind == wire::Kind::kGraphExec || kind == wire::Kind::kGraph ||
-         kind == wire::Kind::kGraphNode || kind == wire::Kind::kUserObject;
+// Belongs to no context natively, and is destroyed whatever is current. What its nodes name
+// (memory, code, events) ends with the context, and goes to other programs here: so the driver's
+// object ends with it, and the client's id stays until the client destroys it.
+bool keeps_id(wire::Kind kind, const Object& object) {
+  return kind == wire::Kind::kGraphExec || (kind == wire::Kind::kGraph && object.owner == 0);
 }
 
 // What work that may never end may use, or what the driver destroys only behind all work of the
@@ -167,6 +168,13 @@ CUresult Session::end_with_driver(wire::Kind kind, Object& object) {
   return error;
 }
 
+void Session::forget_graph(wire::Kind kind, uint64_t id) {
+  if (kind == wire::Kind::kGraph) forget_nodes(*this, id);
+  if (kind != wire::Kind::kGraphExec) return;
+  launches_.forget_graph(id);
+  graph_memory_.drop_owner(*this, {kind, id});
+}
+
 // For want of memory it may stop in the middle; the next time, at the client's end, it goes on from
 // there.
 CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
@@ -180,9 +188,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   const CUresult error = end_with_driver(kind, *object);
   if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray)
     objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
-  if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
-  if (kind == wire::Kind::kGraphExec) launches_.forget_graph(untrusted_id);
-  if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
+  forget_graph(kind, untrusted_id);
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
     objects_.erase_owned(wire::Kind::kKernel, owner_key(kind, untrusted_id));
     auto& state = static_cast<ModuleState&>(*object->state);
@@ -264,8 +270,15 @@ void Session::sweep_kind(wire::Kind kind, uint32_t context) {
   for (uint64_t id : objects_.ids_to_end(kind)) {
     Object* object = objects_.find_to_end(kind, id);
     if (object == nullptr) continue;  // went with its owner
-    if (context == DeviceMemory::kAllContexts || object->context == context)
+    if (context == DeviceMemory::kAllContexts) {
       (void)destroy_object(kind, id);
+    } else if (object->context == context && keeps_id(kind, *object)) {
+      (void)end_with_driver(kind, *object);
+      forget_graph(kind, id);
+      object->state.reset();
+    } else if (object->context == context && kind != wire::Kind::kUserObject) {
+      (void)destroy_object(kind, id);
+    }
   }
 }
 
@@ -282,9 +295,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
     work_is_lost_ = true;
   }
   free_external_buffers(number);
-  for (wire::Kind kind : kTeardownOrder) {
-    if (!outlives_context(kind)) sweep_kind(kind, number);
-  }
+  for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
   drop_own_streams(*share);
   imports_.close_all(number);
   memory_.free_all(number);
