@@ -1,6 +1,8 @@
 #include "sharedmem/words.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "sharedmem/accessors.h"
 #include "sharedmem/other_process.h"
@@ -28,6 +30,12 @@ uint32_t Words::allocate() {
     release(word);  // taken, used and released by another thread between the two looks
   }
   return kNoWord;
+}
+
+bool Words::all_owned() const {
+  return std::all_of(std::begin(taken_), std::end(taken_), [](const std::atomic<uint64_t>& group) {
+    return group.load(std::memory_order_relaxed) == ~uint64_t{0};
+  });
 }
 
 void Words::release(uint32_t word) {

@@ -29,6 +29,9 @@ class Words {
   // A free word, or kNoWord when all 8192 are in use. Word 0 is never handed out (a zeroed field
   // names nothing).
   uint32_t allocate();
+  // Whether every word has an owner: allocate() then finds one when an owner ends, else when values
+  // that are on their way have come.
+  bool all_owned() const;
   // The owner is gone; values may still be on their way.
   void release(uint32_t word);
   // A free word for values of the owner's own, `first` in it; kNoWord when all are in use.

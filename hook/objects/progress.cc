@@ -6,6 +6,7 @@
 // reported by the next waiting call, as CUDA allows.
 #include "hook/objects/progress.h"
 
+#include <ctime>
 #include <vector>
 
 #include "base/clock.h"
@@ -43,6 +44,20 @@ void tell_synchronised() {
     if (listener.synchronised != nullptr) listener.synchronised();
 }
 
+// While values of streams that have ended are on their way to all the others, waits for these: a
+// program may make and end streams faster than the proxy comes after it.
+uint32_t take_word(shared::Words& words) {
+  constexpr int64_t kPauseNs = 50'000, kLongestNs = 10'000'000'000;
+  uint32_t word = words.allocate();
+  for (int64_t waited = 0; word == shared::kNoWord && waited < kLongestNs && !words.all_owned();
+       waited += kPauseNs) {
+    const timespec pause{0, kPauseNs};
+    nanosleep(&pause, nullptr);
+    word = words.allocate();
+  }
+  return word;
+}
+
 }  // namespace
 
 bool is_marked(const Stream* stream, Mark* mark) {
@@ -59,7 +74,7 @@ CUresult ensure_word(Stream* stream) {
     Locked locked(c.producer);
     if (stream->word != 0) return CUDA_SUCCESS;
   }
-  const uint32_t word = c.words.allocate();
+  const uint32_t word = take_word(c.words);
   if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
   Locked locked(c.producer);
   if (stream->word == 0) {
