@@ -239,14 +239,14 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
   CUresult result;
   {
     Request<wire::tubeGetGlobal> r(blob_room(length));
-    if (m->context != nullptr) r.in_context(m->context);
+    r.in_context(m->context != nullptr ? m->context : making_context());
     r->library = m->id;
     r->kind = m->kind;
     r.put(&wire::tubeGetGlobal::name, name, static_cast<uint32_t>(length));
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  remember_global(m, current_context(), reply.dptr, reply.bytes, reply.managed != 0);
+  remember_global(m, making_context(), reply.dptr, reply.bytes, reply.managed != 0);
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;
