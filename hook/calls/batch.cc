@@ -64,7 +64,8 @@ CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count
     const CUmemcpySrcAccessOrder order = attrs[group].srcAccessOrder;
     CUresult r = wait_before(order, dsts[i], srcs[i], stream);
     if (r == CUDA_SUCCESS)
-      r = copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream, false);
+      r = copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream,
+                     CopyForm::kBatch);
     if (r == CUDA_SUCCESS) r = settle(order, srcs[i], stream);
     if (r == CUDA_SUCCESS) continue;
     *failed = i;

@@ -23,7 +23,7 @@ CUresult copy_now(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says) {
   Stream* stream = find_stream(nullptr, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  return copy_bytes(dst, src, bytes, says, stream, true);
+  return copy_bytes(dst, src, bytes, says, stream, CopyForm::kNow);
 }
 
 CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, CUstream hStream) {
@@ -31,7 +31,7 @@ CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
-  return copy_bytes(dst, src, bytes, says, stream, false);
+  return copy_bytes(dst, src, bytes, says, stream, CopyForm::kAsync);
 }
 
 // Memory of another GPU that the program has not asked to reach.

@@ -265,12 +265,14 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if ((job.src.says == Says::kDevice && !gpu_visible(from)) ||
       (job.dst.says == Says::kDevice && !gpu_visible(to)))
     return CUDA_ERROR_INVALID_VALUE;
+  const bool on_host =
+      !capturing(stream) && between_host_memory(job.dst.base, to, job.src.base, from);
   if (gpu_visible(from) && gpu_visible(to)) {
     job.sure = job.sure && !mapped_and_far(job.dst.base, job.src.base);
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
-    const bool waits = synchronous && (from == Side::kPinned || to == Side::kPinned ||
-                                       memory_map().sync_memops(job.dst.base) ||
-                                       memory_map().sync_memops(job.src.base));
+    const bool waits = on_host || (synchronous && (from == Side::kPinned || to == Side::kPinned ||
+                                                   memory_map().sync_memops(job.dst.base) ||
+                                                   memory_map().sync_memops(job.src.base)));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous) collect_output();
     return r;
@@ -285,8 +287,9 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
     if (r != CUDA_SUCCESS) return r;
   }
   const CUresult r = staged(job, stream, to_gpu);
-  const CUresult settled =
-      r == CUDA_SUCCESS && synchronous && to_gpu ? settle_stream(stream) : r;  // as in copy_bytes
+  const CUresult settled = r == CUDA_SUCCESS && (synchronous || on_host) && to_gpu
+                               ? settle_stream(stream)
+                               : r;  // as in copy_bytes
   if (synchronous) collect_output();
   return settled;
 }

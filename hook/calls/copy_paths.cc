@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "hook/graphs/graph_steps.h"
 #include "hook/memory/copy.h"
+#include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
 #include "hook/objects/device_output.h"
 #include "hook/objects/support.h"
@@ -173,6 +174,15 @@ Side side_of(uint64_t address, Says says) {
   return says != Says::kHost ? Side::kDevice : Side::kPageable;
 }
 
+bool between_host_memory(uint64_t dst, Side to, uint64_t src, Side from) {
+  const auto host = [](uint64_t address, Side side) {
+    Allocation a;
+    return side == Side::kPageable ||
+           (side == Side::kPinned && memory_map().find(address, &a) && host_memory(a.kind));
+  };
+  return host(dst, to) && host(src, from);
+}
+
 CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, const StagingChunk& claimed,
                     uint64_t bytes, uint64_t device_address, bool sure, LeftUpload* left) {
   Request<wire::tubeCopyChunk> r(stream);
@@ -214,7 +224,9 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
   if (!sure) {
     if (const CUresult r = may_copy(dst, bytes, Access::kWrite); r != CUDA_SUCCESS) return r;
   }
-  if (bytes <= abi::kMaxInlineCopyBytes) {
+  // To memory of the host the driver would copy the record's bytes itself, behind the stream's
+  // work.
+  if (bytes <= abi::kMaxInlineCopyBytes && side_of(dst, Says::kNothing) != Side::kPinned) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
     r->dst = dst;
@@ -305,7 +317,8 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
 }
 
 CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream,
-                    bool synchronous) {
+                    CopyForm form) {
+  const bool synchronous = form == CopyForm::kNow;
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
   const Side to = side_of(dst, says.dst), from = side_of(src, says.src);
@@ -313,11 +326,13 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   if ((says.dst == Says::kDevice && !gpu_visible(to)) ||
       (says.src == Says::kDevice && !gpu_visible(from)))
     return CUDA_ERROR_INVALID_VALUE;
+  const bool on_host =
+      form != CopyForm::kBatch && !capturing(stream) && between_host_memory(dst, to, src, from);
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
-    const bool waits =
-        synchronous && (to == Side::kPinned || from == Side::kPinned ||
-                        memory_map().sync_memops(dst) || memory_map().sync_memops(src));
+    const bool waits = on_host || (synchronous && (to == Side::kPinned || from == Side::kPinned ||
+                                                   memory_map().sync_memops(dst) ||
+                                                   memory_map().sync_memops(src)));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous) collect_output();
     return r;
@@ -345,7 +360,8 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     // A synchronous copy may natively return before the last DMA has ended, but in practice the
     // data is there. Here the proxy may not even have looked at the record yet: wait behind it.
     const CUresult r = upload(dst, bytes_of_it, bytes, stream);
-    const CUresult settled = r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
+    const CUresult settled =
+        r == CUDA_SUCCESS && (synchronous || on_host) ? settle_stream(stream) : r;
     if (shows) collect_output();
     return settled;
   }

@@ -16,14 +16,18 @@ enum class Says : uint32_t { kHost, kDevice, kNothing };
 Side side_of(uint64_t address, Says says);
 inline bool gpu_visible(Side s) { return s != Side::kPageable; }
 
-// One-dimensional copy on `stream` between any two kinds of memory. `synchronous`: the semantics of
-// the forms without Async (docs/facts.md, "Copies"): host memory may be reused or read when it
-// returns; device to device does not wait.
+// One-dimensional copy on `stream` between any two kinds of memory. kNow: the semantics of the
+// forms without Async (docs/facts.md, "Copies"): host memory may be reused or read when it returns;
+// device to device does not wait. kBatch: as kAsync, and does not wait between host memory either.
+enum class CopyForm : uint32_t { kNow, kAsync, kBatch };
 struct CopySides {
   Says dst, src;
 };
+// Both sides are memory of the host that is not managed: every form then returns when the bytes are
+// there ("API synchronization behavior" of CUDA's reference), but for batches and captures.
+bool between_host_memory(uint64_t dst, Side to, uint64_t src, Side from);
 CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream,
-                    bool synchronous);
+                    CopyForm form);
 // Inside one allocation that this process made, so that a posted operation on it cannot be refused.
 // Mapped memory, of one mapping or, outside of captures, a few side by side, is that for `stream`'s
 // GPU while it is its own and open to it; nullptr: never.

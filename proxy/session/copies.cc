@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/result.h"
 #include "protocol/driver_table.gen.h"
@@ -80,6 +81,13 @@ std::optional<uint32_t> gpu_of(const CopyEnd& end) {
   return static_cast<uint32_t>(end.range->device);
 }
 
+bool on_host(const CopyRequest& request) {
+  const auto host = [](const CopyEnd& end) {
+    return end.host != nullptr || (end.range != nullptr && end.range->is_host());
+  };
+  return host(request.dst) && (request.data != nullptr || host(request.src));
+}
+
 CUdeviceptr address_of(const CopyEnd& end) {
   return end.host != nullptr ? reinterpret_cast<CUdeviceptr>(end.host) : end.address;
 }
@@ -111,7 +119,7 @@ uint64_t Copies::least_lifted() const {
 // On the client's stream or in the lane, as the link is used at the moment.
 CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
   const Crossing crossing = crossing_of(request.kind);
-  if (crossing == Crossing::kNo) return copy(request);
+  if (crossing == Crossing::kNo || on_host(request)) return copy(request);
   const bool up = crossing == Crossing::kUp;
   policies::CopyChoice choice{.why = policies::CopyReason::kOff};
   CopyLink* link = nullptr;
@@ -246,7 +254,39 @@ CUresult Copies::copy_peer(const CopyRequest& request, uint32_t to, uint32_t fro
                                    gpus_[from].context, request.bytes, request.stream);
 }
 
+// The driver copies between host memory with the CPU, for which it waits for the stream in this
+// thread. A batch comes in the stream's order, and the call returns at once (H200).
+CUresult Copies::copy_on_host(const CopyRequest& request) {
+  constexpr size_t kRowsAtOnce = 256;
+  CUmemcpyAttributes order{};
+  order.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t sizes[kRowsAtOnce], first = 0, count = 0;
+  CUdeviceptr to[kRowsAtOnce], from[kRowsAtOnce];
+  const auto send = [&] {
+    return driver_.cuMemcpyBatchAsync_v2(to, from, sizes, std::exchange(count, 0), &order, &first,
+                                         1, request.stream);
+  };
+  CUDA_MEMCPY3D row_of_bytes{};
+  row_of_bytes.WidthInBytes = request.bytes, row_of_bytes.Height = row_of_bytes.Depth = 1;
+  const CUDA_MEMCPY3D& c = request.region != nullptr ? *request.region : row_of_bytes;
+  const CUdeviceptr dst = address_of(request.dst), src = address_of(request.src);
+  for (size_t z = 0; z < c.Depth; ++z) {
+    for (size_t y = 0; y < c.Height; ++y) {
+      to[count] = dst + ((c.dstZ + z) * c.dstHeight + c.dstY + y) * c.dstPitch + c.dstXInBytes;
+      from[count] = src + ((c.srcZ + z) * c.srcHeight + c.srcY + y) * c.srcPitch + c.srcXInBytes;
+      sizes[count++] = c.WidthInBytes;
+      if (count < kRowsAtOnce) continue;
+      if (const CUresult error = send(); error != CUDA_SUCCESS) return error;
+    }
+  }
+  return count == 0 ? CUDA_SUCCESS : send();
+}
+
 CUresult Copies::copy_here(const CopyRequest& request) {
+  const bool batch = request.data == nullptr && driver_.cuMemcpyBatchAsync_v2 != nullptr &&
+                     on_host(request) &&
+                     !(shares_.captures() && is_capturing(driver_, request.stream));
+  if (batch) return copy_on_host(request);
   if (request.region != nullptr) return copy_region(request);
   switch (request.kind) {
     case CopyKind::kInline:  // pageable to the driver: it takes the bytes before it returns

@@ -121,6 +121,7 @@ class Copies {
   }
   CUresult complete(const CopyRequest& request);
   CUresult copy(const CopyRequest& request);
+  CUresult copy_on_host(const CopyRequest& request);
   CUresult copy_here(const CopyRequest& request);
   CUresult copy_peer(const CopyRequest& request, uint32_t to, uint32_t from);
   bool readable(const CopyLink& link, const CopyRequest& request) const;

@@ -12,7 +12,7 @@
 
 namespace tube::sim {
 
-enum class Sync : uint8_t { kAsync, kSync };
+enum class Sync : uint8_t { kAsync, kSync, kBatch };
 
 namespace {
 
@@ -41,6 +41,21 @@ bool touches_waiting_memory(const CUDA_MEMCPY3D& c) {
          (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.dstDevice));
 }
 
+// Both sides are memory of the host, managed memory apart: the driver copies with the CPU, behind
+// the stream's work, in every form but batches (H200).
+bool between_host_memory(const CUDA_MEMCPY3D& c) {
+  const auto host = [](CUmemorytype type, uint64_t address) {
+    if (type == CU_MEMORYTYPE_ARRAY) return false;
+    auto range = state().map.find(address);
+    return range ? range->is_host() : type == CU_MEMORYTYPE_HOST;
+  };
+  const auto at = [](CUmemorytype type, const void* p, CUdeviceptr device) {
+    return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(p) : device;
+  };
+  return host(c.srcMemoryType, at(c.srcMemoryType, c.srcHost, c.srcDevice)) &&
+         host(c.dstMemoryType, at(c.dstMemoryType, c.dstHost, c.dstDevice));
+}
+
 CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   State& s = state();
   Lock lock(s.mutex);
@@ -55,6 +70,7 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   work.copy = c;
   bool block = sync == Sync::kSync &&
                (from_host || to_host || touches_host_memory(c) || touches_waiting_memory(c));
+  block = block || (sync != Sync::kBatch && between_host_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();
@@ -174,7 +190,7 @@ CUresult check_peers(CUcontext dst, CUcontext src) {
 }  // namespace
 
 CUresult copy_async(Context* context, const CUDA_MEMCPY3D& c, CUstream stream) {
-  return copy(context, c, stream, Sync::kAsync);
+  return copy(context, c, stream, Sync::kBatch);
 }
 
 }  // namespace tube::sim
