@@ -26,6 +26,10 @@ class Lines(unittest.TestResult):
         if error is not None:
             print("".join(traceback.format_exception(*error)[-12:]), flush=True)
 
+    def addSubTest(self, test, subtest, error):
+        if error is not None:
+            self.say(subtest, "failure", error)
+
     def addSuccess(self, test):
         self.say(test, "ok")
 
