@@ -29,6 +29,8 @@ constexpr int kNoProxy = kStoreCuda + CUDA_ERROR_SYSTEM_NOT_READY;
 constexpr int kProxyStopped = kStoreCuda + CUDA_ERROR_DEINITIALIZED;
 constexpr int kNoContext = kStoreCuda + CUDA_ERROR_INVALID_CONTEXT;
 constexpr int kCaptures = kStoreCuda + CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+constexpr int kCapturesElsewhere = kStoreCuda + CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+constexpr int kForked = kStoreCuda + CUDA_ERROR_NOT_INITIALIZED;
 constexpr int kNoDevice = kStoreCuda + CUDA_ERROR_INVALID_DEVICE;
 
 thread_local char t_error[512] = "no call of this thread has failed";
@@ -117,8 +119,9 @@ void show(const StoreObject& from, tube_object* to) {
   std::memcpy(to->group, from.group, sizeof to->group);
   to->age_ns = from.created_ns == 0 ? 0 : now_ns() - from.created_ns;
   to->id[0] = from.generation;
-  to->id[1] = from.slot;
+  to->id[1] = from.slot | (from.context >> 32 << 32);
   to->sealed = from.sealed;
+  to->reserved = static_cast<uint32_t>(from.context);
 }
 
 StoreObject shown(const tube_object& from) {
@@ -130,6 +133,7 @@ StoreObject shown(const tube_object& from) {
   to.place = from.place == TUBE_GPU ? kGpuPlace : kHostPlace;
   to.device = from.device;
   to.sealed = from.sealed;
+  to.context = (from.id[1] >> 32 << 32) | from.reserved;
   return to;
 }
 
@@ -184,7 +188,8 @@ int release(const tube_object& object, tube_stream stream) {
   return said(tube->table->release(&held, driver_stream(stream), behind(stream)), object.name);
 }
 
-// Objects whose owners are gone and whose streams captured then.
+// Objects whose owners are gone and whose releases were refused then: streams captured, or a host
+// function cannot. Nobody waits for the GPU or asks the hook with the mutex held.
 struct Dropped {
   StoreObject object;
   tube_stream stream;
@@ -199,22 +204,40 @@ DroppedOnes& dropped() {
   return *ones;
 }
 
-// False: not yet.
-bool let_go(const Tube& tube, const Dropped& one) {
-  const int answer =
-      tube.table->release(&one.object, driver_stream(one.stream), behind(one.stream) ? 1 : 0);
-  if (answer == kCaptures) return false;
-  if (answer > kStoreCuda) (void)tube.table->release(&one.object, nullptr, kStoreBehindAll);
-  return true;
+// Released, not held, or there is nothing any more to release it in.
+bool is_over(int answer) {
+  return answer < kStoreCuda || answer == kProxyDied || answer == kProxyStopped ||
+         answer == kNoProxy || answer == kForked;
+}
+bool is_early(int answer) {
+  return answer == kCaptures || answer == kCapturesElsewhere ||
+         answer == kStoreCuda + CUDA_ERROR_NOT_PERMITTED;
+}
+
+// False: not yet. `waits`: for the GPU, if it must, which others' calls do not for this one.
+bool let_go(const Tube& tube, const Dropped& one, bool waits) {
+  int answer = tube.table->release(&one.object, driver_stream(one.stream), behind(one.stream) ? 1 : 0);
+  if (!is_over(answer) && !is_early(answer))  // there is no such stream any more
+    answer = tube.table->release(&one.object, nullptr,
+                                 waits ? kStoreBehindAll : kStoreBehindAllLater);
+  return is_over(answer);
 }
 
 void let_dropped_go() {
   DroppedOnes& ones = dropped();
   if (!ones.some.load(std::memory_order_acquire)) return;
   const Tube* tube = tube_in_process();
+  std::vector<Dropped> mine;
+  {
+    const std::lock_guard lock(ones.mutex);
+    mine.swap(ones.all);
+    ones.some.store(false, std::memory_order_release);
+  }
+  std::erase_if(mine, [&](const Dropped& one) { return let_go(*tube, one, false); });
+  if (mine.empty()) return;
   const std::lock_guard lock(ones.mutex);
-  std::erase_if(ones.all, [&](const Dropped& one) { return let_go(*tube, one); });
-  ones.some.store(!ones.all.empty(), std::memory_order_release);
+  ones.all.insert(ones.all.end(), mine.begin(), mine.end());
+  ones.some.store(true, std::memory_order_release);
 }
 
 void drop(const tube_object& object, tube_stream stream) {
@@ -224,7 +247,7 @@ void drop(const tube_object& object, tube_stream stream) {
     return;
   }
   const Dropped one{shown(object), stream};
-  if (let_go(*tube, one)) return;
+  if (let_go(*tube, one, true)) return;
   DroppedOnes& ones = dropped();
   const std::lock_guard lock(ones.mutex);
   ones.all.push_back(one);

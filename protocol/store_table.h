@@ -12,9 +12,9 @@ namespace tube {
 
 inline constexpr unsigned char kStoreTableId[16] = {0x54, 0x55, 0x42, 0x45, 0x53, 0x54, 0x4f, 0x52,
                                                     0x45, 0x2d, 0x74, 0x61, 0x62, 0x6c, 0x65, 0x31};
-inline constexpr uint32_t kStoreTableVersion = 5;
+inline constexpr uint32_t kStoreTableVersion = 6;
 inline constexpr int kStoreCuda = 1000;
-inline constexpr int kStoreBehindAll = 2;
+inline constexpr int kStoreBehindAll = 2, kStoreBehindAllLater = 3;
 
 struct StoreObject {
   uint64_t address = 0;
@@ -31,6 +31,7 @@ struct StoreObject {
   int64_t shape[8] = {};
   int64_t strides[8] = {};
   uint64_t created_ns = 0, expires_ns = 0;
+  uint64_t context = 0;  // what was current at this get or reserve, as the hook knows it; 0: nothing
   char name[96] = {};
   char group[64] = {};
 };
@@ -57,8 +58,9 @@ struct StoreTable {
   uint64_t (*store_id)();
   uint64_t (*session_id)();
   int (*reserve)(const StoreSpec* spec, StoreObject* object);
-  // stream: a CUstream, taken when `behind` is 1. kStoreBehindAll, of a release: waits for all work
-  // of the context in which the program got the object.
+  // stream: a CUstream, taken when `behind` is 1. Of a release: kStoreBehindAll waits for all work
+  // of the program on the object's GPU, of host memory on all; kStoreBehindAllLater does not wait,
+  // a later call of the table releases it behind that.
   int (*seal)(const StoreObject* object, void* stream, int behind);
   // Takes the object; what comes later on the stream waits for its bytes. In host memory, or
   // without a context: returns when the bytes are there. `timeout_ns`: how long for an object that

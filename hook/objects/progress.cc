@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "hook/objects/capture.h"
 #include "hook/objects/device_output.h"
 #include "hook/objects/listeners.h"
 #include "hook/objects/request.h"
@@ -160,19 +161,23 @@ CUresult alive_while_polling(Stream* stream) {
   return sticky_error();
 }
 
+namespace {
+
+CUresult reach_mark(const Mark& mark, Stream* stream) {
+  if (mark_reached(mark)) return CUDA_SUCCESS;
+  const shared::WaitResult result = connection().words.wait(mark.word, mark.value, probe_of(stream));
+  if (result != shared::WaitResult::kDone) return transport_failed(result);
+  // A program that has waited goes on soon, and the session has fallen asleep meanwhile.
+  if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult wait_mark(const Mark& mark, Stream* stream) {
-  if (!mark_reached(mark)) {
-    const shared::WaitResult result =
-        connection().words.wait(mark.word, mark.value, probe_of(stream));
-    if (result != shared::WaitResult::kDone) {
-      const CUresult code = transport_failed(result);
-      (void)take_error();  // logs which call it was, if the proxy knew
-      return code;
-    }
-    // A program that has waited goes on soon, and the session has fallen asleep meanwhile.
-    if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());
-  }
-  return take_error();
+  const CUresult code = reach_mark(mark, stream);
+  const CUresult last = take_error();  // logs which call it was, if the proxy knew
+  return code != CUDA_SUCCESS ? code : last;
 }
 
 CUresult settle_stream(Stream* stream) {
@@ -267,6 +272,37 @@ CUresult sync_owner(Context* owner) {
     if (context != base && base_context(context) == base) add_marks(context, &of_greens);
   });
   for (const Waited& waited : of_greens) (void)wait_mark(waited.mark, waited.stream);
+  return result;
+}
+
+namespace {
+
+CUresult left_on(int32_t visible_device, std::vector<Waited>* all) {
+  CUresult result = CUDA_SUCCESS;
+  for_each_context([&](Context* context) {
+    if (visible_device >= 0 && context->visible_device != static_cast<uint32_t>(visible_device))
+      return;
+    if (legacy_would_wait(&context->legacy, false)) result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    else add_marks(context, all);
+  });
+  return result;
+}
+
+}  // namespace
+
+CUresult marks_on(int32_t visible_device, std::vector<Mark>* marks) {
+  std::vector<Waited> all;
+  const CUresult result = left_on(visible_device, &all);
+  for (const Waited& w : all) marks->push_back(w.mark);
+  return result;
+}
+
+CUresult sync_device(int32_t visible_device) {
+  std::vector<Waited> all;
+  CUresult result = left_on(visible_device, &all);
+  for (const Waited& w : all) {
+    if (result == CUDA_SUCCESS) result = reach_mark(w.mark, w.stream);
+  }
   return result;
 }
 

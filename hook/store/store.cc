@@ -85,7 +85,10 @@ int open_store() {
     if (r != CUDA_SUCCESS && process().state() != State::kNoDevice) return store_error(r);
   }
   if (const CUresult r = usable(); r != CUDA_SUCCESS) return store_error(r);
-  if (s.open.load(std::memory_order_acquire)) return 0;
+  if (s.open.load(std::memory_order_acquire)) {
+    if (s.some_leave.load(std::memory_order_acquire)) let_leaving_go();
+    return 0;
+  }
   Locked opening(s.opening);
   if (s.open.load(std::memory_order_relaxed)) return 0;
   wire::tubeStoreOpen_reply reply{};
@@ -154,7 +157,26 @@ void know(uint32_t slot, uint64_t generation) {
   held.known = generation;
 }
 
+namespace {
+
+bool there(Context* context) {
+  const auto& lives = context->primary ? context->live : context->alive;
+  return lives.load(std::memory_order_acquire);
+}
+
+// In which this object was got or reserved; nullptr: it has ended, or nobody knows.
+Context* context_of_get(const StoreObject& object) {
+  Context* found = nullptr;
+  if (object.context == 0) return nullptr;
+  for_each_context([&](Context* context) {
+    if (context->unique == object.context && there(context)) found = context;
+  });
+  return found;
+}
+
+// For threads without a context: that, or where the process got the object last, or its GPU's.
 Context* context_known(const StoreObject& object) {
+  if (object.context != 0) return context_of_get(object);
   Context* context = nullptr;
   if (object.slot < abi::kStoreSlots) {
     const Locked locked(store().lock);
@@ -162,22 +184,23 @@ Context* context_known(const StoreObject& object) {
     if (held.known == object.generation) context = held.context;
   }
   if (context == nullptr) context = context_of(object.device);
-  if (context == nullptr) return nullptr;
-  const auto& there = context->primary ? context->live : context->alive;
-  return there.load(std::memory_order_acquire) ? context : nullptr;
+  return context != nullptr && there(context) ? context : nullptr;
 }
 
-int stream_behind(const StoreObject& object, void* handle, Stream** stream) {
+}  // namespace
+
+int stream_behind(const StoreObject& object, void* handle, bool ends, Stream** stream) {
   CUresult error = CUDA_SUCCESS;
-  const auto named = static_cast<CUstream>(handle);
-  *stream = find_stream(named, &error);
-  if (error == CUDA_ERROR_INVALID_CONTEXT) {
-    Context* context = context_known(object);
+  Context* context = current_context();
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) {
+    Context* got_in = ends ? context_of_get(object) : nullptr;
+    if (got_in != nullptr) context = got_in;
+    if (context == nullptr) context = context_known(object);
     if (context == nullptr) return 0;
-    error = CUDA_SUCCESS;
-    *stream = find_stream_in(context, named, &error);
   }
+  *stream = find_stream_in(context, static_cast<CUstream>(handle), &error);
   if (*stream == nullptr) return store_error(error);
+  if (legacy_would_wait(*stream, false)) return store_error(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   return capturing(*stream) ? store_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : 0;
 }
 
@@ -245,6 +268,7 @@ int reserve(const StoreSpec* spec, StoreObject* object) {
   }
   std::memcpy(object->name, spec->name, name_bytes);
   std::memcpy(object->group, group, group_bytes);
+  if (const Context* current = current_context()) object->context = current->unique;
   show_memory(*object);
   const Locked locked(store().lock);
   store().held[object->slot].making = object->generation;
@@ -255,7 +279,7 @@ int reserve(const StoreSpec* spec, StoreObject* object) {
 int seal(const StoreObject* object, void* handle, int behind) {
   if (const int error = open_store(); error != 0) return error;
   Stream* stream = nullptr;
-  const int unfit = behind != 0 ? stream_behind(*object, handle, &stream) : 0;
+  const int unfit = behind != 0 ? stream_behind(*object, handle, false, &stream) : 0;
   if (unfit != 0) return unfit;
   Locked locked(store().lock);
   if (!stop_making(*object)) return static_cast<int>(wire::StoreAnswer::kInvalid);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hook/objects/progress.h"
 #include "hook/objects/support.h"
 #include "hook/process/lock.h"
 #include "protocol/store_table.h"
@@ -32,6 +33,12 @@ struct StoreHeld {
   std::vector<StoreCopy> copies;  // those that the claim covers
 };
 
+// A release that comes behind what the program has left to do.
+struct StoreLeaving {
+  StoreObject object;
+  std::vector<Mark> behind;
+};
+
 struct Store {
   Lock opening;  // rank 0
   std::atomic<bool> open{false};
@@ -39,6 +46,8 @@ struct Store {
   bool host = false;  // its pinned memory is mapped
   Lock lock;          // rank 2: `held`, and the order of claims and releases
   std::vector<StoreHeld> held;
+  std::vector<StoreLeaving> leaving;  // every later call looks at them
+  std::atomic<bool> some_leave{false};
   // Seals and releases that the proxy may not have seen, and those behind a stream: the program's
   // end waits for them.
   std::atomic<bool> told{false}, told_behind{false};
@@ -69,12 +78,14 @@ int get_object(const char* name, uint32_t place, int32_t device, void* stream, u
 // the process has sealed; reserved ones count with `any`.
 int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight* sight);
 int release_object(const StoreObject* object, void* stream, int behind);
-// The stream behind which the object is sealed or released. The default one of a thread without a
-// context is that of the context in which the object was reserved or got: another thread of the
-// program has used it there. *stream nullptr: there is nothing to come behind. 0, or an error.
-int stream_behind(const StoreObject& object, void* handle, Stream** stream);
-// That context; nullptr: no context of the program is there.
-Context* context_known(const StoreObject& object);
+// Releases those of Store::leaving whose time has come. Does not wait.
+void let_leaving_go();
+// The stream behind which the object is sealed, `ends` false, or released. A default one of the
+// program is, of a release, that of the context in which this object was reserved or got, whatever
+// is current now; of a seal, that of the current one, or else that one: another thread of the
+// program has used it there. Breaks no capture. *stream nullptr: there is nothing to come behind.
+// 0, or an error.
+int stream_behind(const StoreObject& object, void* handle, bool ends, Stream** stream);
 // Remembers for that what is current now. The store's lock is held.
 void know(uint32_t slot, uint64_t generation);
 // Whether the process made the object and still did; from now on it does no more, for its record is

@@ -315,6 +315,7 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
     if (answer != 0) return answer;
     describe(sight, object);
     object->sealed = 1;
+    if (const Context* current = current_context()) object->context = current->unique;
     if (sight.body.window != connection().welcome.window)
       return static_cast<int>(wire::StoreAnswer::kInvalid);
     const uint32_t wanted = place == kAnyPlace ? object->home : place;
@@ -338,13 +339,11 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
   return 0;
 }
 
-int release_object(const StoreObject* object, void* handle, int behind) {
-  if (const int error = open_store(); error != 0) return error;
+namespace {
+
+// The record of a release, behind a stream or, nullptr, at once.
+int end_hold(const StoreObject* object, Stream* stream) {
   Store& s = store();
-  Stream* stream = nullptr;
-  if (behind == kStoreBehindAll) (void)sync_owner(context_known(*object));
-  const int unfit = behind == 1 ? stream_behind(*object, handle, &stream) : 0;
-  if (unfit != 0) return unfit;
   if (object->slot >= abi::kStoreSlots) return static_cast<int>(wire::StoreAnswer::kInvalid);
   Locked locked(s.lock);
   bool last = true;
@@ -374,6 +373,71 @@ int release_object(const StoreObject* object, void* handle, int behind) {
   r->generation = object->generation;
   r->last = last ? 1 : 0;
   return store_error(r.post());
+}
+
+int leave_behind(const StoreObject& object, std::vector<Mark> marks) {
+  if (marks.empty()) return end_hold(&object, nullptr);
+  Store& s = store();
+  const Locked locked(s.lock);
+  s.leaving.push_back({object, std::move(marks)});
+  s.some_leave.store(true, std::memory_order_release);
+  return 0;
+}
+
+// A default stream is the one of the get, though what is current now may have used the object, too.
+void used_here(const Stream* behind, void* handle, std::vector<Mark>* marks) {
+  Context* current = current_context();
+  if (behind == nullptr || current == nullptr || behind->context == current ||
+      reinterpret_cast<uintptr_t>(handle) > 2)
+    return;
+  CUresult error = CUDA_SUCCESS;
+  Stream* here = find_stream_in(current, static_cast<CUstream>(handle), &error);
+  if (here == nullptr || legacy_would_wait(here, false)) return;
+  Mark mark;
+  if (mark_stream(here, &mark) == CUDA_SUCCESS && !mark_reached(mark)) marks->push_back(mark);
+}
+
+}  // namespace
+
+void let_leaving_go() {
+  Store& s = store();
+  std::vector<StoreLeaving> all;
+  {
+    const Locked locked(s.lock);
+    all.swap(s.leaving);
+    s.some_leave.store(false, std::memory_order_release);
+  }
+  std::erase_if(all, [](const StoreLeaving& one) {
+    if (!std::all_of(one.behind.begin(), one.behind.end(), mark_reached)) return false;
+    (void)end_hold(&one.object, nullptr);
+    return true;
+  });
+  if (all.empty()) return;
+  const Locked locked(s.lock);
+  std::move(all.begin(), all.end(), std::back_inserter(s.leaving));
+  s.some_leave.store(true, std::memory_order_release);
+}
+
+int release_object(const StoreObject* object, void* handle, int behind) {
+  if (const int error = open_store(); error != 0) return error;
+  const int32_t device =
+      object->place == static_cast<uint32_t>(wire::StorePlace::kGpu) ? object->device : -1;
+  Stream* stream = nullptr;
+  std::vector<Mark> marks;
+  if (behind == kStoreBehindAll) {
+    if (const CUresult r = sync_device(device); r != CUDA_SUCCESS) return store_error(r);
+  } else if (behind == kStoreBehindAllLater) {
+    if (const CUresult r = marks_on(device, &marks); r != CUDA_SUCCESS) return store_error(r);
+  } else if (behind == 1) {
+    if (const int unfit = stream_behind(*object, handle, true, &stream); unfit != 0) return unfit;
+    used_here(stream, handle, &marks);
+    if (!marks.empty()) {
+      Mark mark;
+      if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return store_error(r);
+      marks.push_back(mark);
+    }
+  }
+  return marks.empty() ? end_hold(object, stream) : leave_behind(*object, std::move(marks));
 }
 
 }  // namespace tube::hook

@@ -6,6 +6,11 @@
 //   threads   seals, puts and releases in a thread without a context
 //   order     such a release comes behind what the program's default stream has
 //   drop      owners that end while their stream captures, and when it is gone
+//   blocking  an owner that ends while a blocking stream captures leaves that capture alone
+//   callback  owners that end in host functions, and what waits while one runs
+//   others    an end that waits for the GPU stops no other call
+//   contexts  ends come behind the context of their own get
+//   all       an end whose stream is gone waits for all contexts
 //   alone     without a proxy: puts from GPU memory, and behind a stream
 //   stop      waits for stdin's end, by which the proxy has stopped
 #include <atomic>
@@ -204,6 +209,161 @@ void run_drop() {
   }
 }
 
+uint32_t* new_word() {
+  uint32_t* word = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, 0));
+  *word = 0;
+  return word;
+}
+
+// The stream stands until the word is written.
+void hold(CUstream stream, uint32_t* word) {
+  CU(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_GEQ));
+}
+void let_go(uint32_t* word) { std::atomic_ref(*word).store(1); }
+
+CUstream new_stream(unsigned flags) {
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
+tube::Object put_and_get(tube_stream stream) {
+  const std::vector<unsigned char> bytes(kBytes, 7);
+  const tube_spec once = spec_of("once", TUBE_GPU, 1);
+  TUBE(tube_put(&once, bytes.data(), TUBE_NOW));
+  return tube::get("once", TUBE_GPU, stream);
+}
+
+void end_capture(CUstream stream) {
+  CUgraph graph = nullptr;
+  CU(cuStreamEndCapture(stream, &graph));
+  CU(cuGraphDestroy(graph));
+}
+
+void run_blocking() {
+  DeviceArray<unsigned char> array(kBytes);
+  const CUstream stream = new_stream(CU_STREAM_DEFAULT);
+  tube_object seen;
+  {
+    const tube::Object object = put_and_get(nullptr);
+    CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CU(cuMemsetD8Async(array.pointer, 1, kBytes, stream));
+  }
+  TUBE(tube_peek("once", &seen));
+  end_capture(stream);
+  EXPECT(tube_delete("once") == TUBE_NOT_FOUND);
+}
+
+void run_callback() {
+  auto* object = new tube::Object(put_and_get(nullptr));
+  const auto end = [](void* it) { delete static_cast<tube::Object*>(it); };
+  CU(cuLaunchHostFunc(nullptr, end, object));
+  CU(cuCtxSynchronize());
+  EXPECT(tube_delete("once") == TUBE_NOT_FOUND);
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  {
+    const tube::Object captured = put_and_get(stream);
+    CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  }
+  CU(cuLaunchHostFunc(nullptr, [](void*) { (void)tube_connected(); }, nullptr));
+  CU(cuStreamSynchronize(nullptr));
+  end_capture(stream);
+  EXPECT(tube_delete("once") == TUBE_NOT_FOUND);
+}
+
+void run_others() {
+  uint32_t* word = new_word();
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+  {
+    const tube::Object object = put_and_get(stream);
+    CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  }
+  end_capture(stream);
+  CU(cuStreamDestroy(stream));
+  hold(other, word);
+  tube_object seen;
+  for (int i = 0; i < 3; ++i) TUBE(tube_peek("once", &seen));
+  let_go(word);
+  CU(cuCtxSynchronize());
+  EXPECT(tube_delete("once") == TUBE_NOT_FOUND);
+}
+
+void expect_not_reused(const void* data) {
+  const tube_object next = reserve("y", TUBE_GPU), another = reserve("z", TUBE_GPU);
+  EXPECT(next.data != data && another.data != data);
+  TUBE(tube_release(&next, TUBE_NOW));
+  TUBE(tube_release(&another, TUBE_NOW));
+}
+
+CUcontext new_context() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CU(cuCtxGetDevice(&device));
+  CU(cuCtxCreate(&context, nullptr, 0, device));
+  return context;
+}
+
+void run_contexts() {
+  CUcontext first = nullptr;
+  CU(cuCtxGetCurrent(&first));
+  const CUcontext second = new_context();
+  for (const bool there : {false, true}) {  // the end is in a thread without a context
+    CU(cuCtxSetCurrent(first));
+    uint32_t* word = new_word();
+    const void* data = nullptr;
+    {
+      tube::Object object = put_and_get(CU_STREAM_LEGACY);
+      data = object.data();
+      hold(CU_STREAM_LEGACY, word);
+      CU(cuCtxSetCurrent(second));
+      tube::get("once", TUBE_GPU, nullptr).release(TUBE_NOW);
+      if (there) elsewhere([&] { const tube::Object mine(std::move(object)); });
+    }
+    (void)tube_delete("once");
+    expect_not_reused(data);
+    let_go(word);
+    CU(cuCtxSetCurrent(first));
+    CU(cuCtxSynchronize());
+  }
+}
+
+// Lets the stream go when other calls of the library have been made, which nothing stops.
+std::thread lets_go_later(uint32_t* word) {
+  return std::thread([word] {
+    tube_object seen;
+    for (int i = 0; i < 200; ++i) (void)tube_peek("nothing", &seen);
+    let_go(word);
+  });
+}
+
+void run_all() {
+  CUcontext first = nullptr;
+  CUevent done = nullptr;
+  CU(cuCtxGetCurrent(&first));
+  const CUcontext second = new_context();
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);  // of the second
+  CU(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+  CU(cuCtxSetCurrent(first));
+  uint32_t* word = new_word();
+  std::thread other;
+  {
+    const tube::Object object = put_and_get(stream);
+    CU(cuCtxSetCurrent(second));
+    hold(stream, word);
+    CU(cuEventRecord(done, stream));
+    CU(cuStreamDestroy(stream));
+    CU(cuCtxSetCurrent(first));
+    other = lets_go_later(word);
+  }
+  CU(cuEventQuery(done));
+  other.join();
+  EXPECT(tube_delete("once") == TUBE_NOT_FOUND);
+  CU(cuCtxSetCurrent(second));
+  CU(cuCtxDestroy(second));
+}
+
 void run_alone() {
   EXPECT(tube_connected() == 0);
   CUstream stream = nullptr;
@@ -264,6 +424,11 @@ int main(int, char** argv) {
   else if (scene == "threads") run_threads();
   else if (scene == "order") run_order();
   else if (scene == "drop") run_drop();
+  else if (scene == "blocking") run_blocking();
+  else if (scene == "callback") run_callback();
+  else if (scene == "others") run_others();
+  else if (scene == "contexts") run_contexts();
+  else if (scene == "all") run_all();
   else if (scene == "alone") run_alone();
   else if (scene == "stop") run_stop();
   else return 2;

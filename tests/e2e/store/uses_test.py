@@ -34,6 +34,21 @@ class UsesTest(StoreScenes):
     def test_an_owner_s_end_is_never_refused(self):
         self.run_alone("drop")
 
+    def test_an_owner_s_end_breaks_no_capture(self):
+        self.run_alone("blocking")
+
+    def test_an_owner_s_end_in_a_host_function_is_made_up_for(self):
+        self.run_alone("callback")
+
+    def test_an_owner_s_end_stops_no_other_call(self):
+        self.run_alone("others")
+
+    def test_an_owner_s_end_is_behind_the_context_of_its_get(self):
+        self.run_alone("contexts")
+
+    def test_an_owner_s_end_without_its_stream_waits_for_all_contexts(self):
+        self.run_alone("all")
+
     def test_without_a_proxy_a_put_copies_from_the_gpu(self):
         env = store_test.tubetest.environment(store_test.LAYOUT, "native", store_test.OPTIONS.backend)
         done = subprocess.run([store_test.OPTIONS.program, "alone"], env=env, text=True,
