@@ -26,10 +26,11 @@ void find(void* library, const char* name, F** function) {
 bool find_calls(void* library, Cuda* cuda) {
   find(library, "cuMemcpyAsync", &cuda->memcpy_async);
   find(library, "cuStreamSynchronize", &cuda->stream_synchronize);
+  find(library, "cuStreamIsCapturing", &cuda->capturing);
   find(library, "cuCtxGetCurrent", &cuda->current);
   find(library, "cuPointerGetAttribute", &cuda->pointer_attribute);
   return cuda->memcpy_async != nullptr && cuda->stream_synchronize != nullptr &&
-         cuda->current != nullptr && cuda->pointer_attribute != nullptr;
+         cuda->capturing != nullptr && cuda->current != nullptr && cuda->pointer_attribute != nullptr;
 }
 
 bool find_tube(Tube* tube) {

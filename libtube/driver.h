@@ -10,6 +10,7 @@ namespace tube::library {
 struct Cuda {
   CUresult (*memcpy_async)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream) = nullptr;
   CUresult (*stream_synchronize)(CUstream) = nullptr;
+  CUresult (*capturing)(CUstream, CUstreamCaptureStatus*) = nullptr;
   CUresult (*current)(CUcontext*) = nullptr;
   CUresult (*pointer_attribute)(void*, CUpointer_attribute, CUdeviceptr) = nullptr;
 };

@@ -82,6 +82,11 @@ int said(int answer, const char* name) {
                   "(cudaSetDevice, cuCtxSetCurrent), or ask for TUBE_HOST",
                   name);
     case kNoDevice: return fail(TUBE_NO_GPU, "this program sees no such GPU for '%s'", name);
+    case kForked:
+      return fail(TUBE_FAILED,
+                  "the CUDA driver of this process is not there for '%s': of a program that has "
+                  "used it a fork has none, start programs in another way (spawn, exec)",
+                  name);
     default: break;
   }
   if (answer > kStoreCuda)
@@ -214,12 +219,20 @@ bool is_early(int answer) {
          answer == kStoreCuda + CUDA_ERROR_NOT_PERMITTED;
 }
 
+// What writes to memory that is given up, and on which streams, nobody says but who names one.
+bool behind_all(const Dropped& one) {
+  return one.object.sealed == 0 &&
+         (!behind(one.stream) || reinterpret_cast<uintptr_t>(one.stream) <= 2);
+}
+
 // False: not yet. `waits`: for the GPU, if it must, which others' calls do not for this one.
 bool let_go(const Tube& tube, const Dropped& one, bool waits) {
-  int answer = tube.table->release(&one.object, driver_stream(one.stream), behind(one.stream) ? 1 : 0);
+  const int all = waits ? kStoreBehindAll : kStoreBehindAllLater;
+  if (behind_all(one)) return is_over(tube.table->release(&one.object, nullptr, all));
+  int answer =
+      tube.table->release(&one.object, driver_stream(one.stream), behind(one.stream) ? 1 : 0);
   if (!is_over(answer) && !is_early(answer))  // there is no such stream any more
-    answer = tube.table->release(&one.object, nullptr,
-                                 waits ? kStoreBehindAll : kStoreBehindAllLater);
+    answer = tube.table->release(&one.object, nullptr, all);
   return is_over(answer);
 }
 
@@ -276,6 +289,11 @@ bool by_cpu(const Cuda* cuda, const tube_object& object, const void* data, tube_
 int copy(const tube_object& object, const tube_spec& spec, const void* data, tube_stream stream) {
   const Cuda* cuda = cuda_in_process();
   if (by_cpu(cuda, object, data, stream)) {
+    // The CPU is in the order of a stream when that is idle; default ones there are none here.
+    if (cuda != nullptr && behind(stream) && reinterpret_cast<uintptr_t>(stream) > 2) {
+      const CUresult idle = cuda->stream_synchronize(static_cast<CUstream>(stream));
+      if (idle != CUDA_SUCCESS) return checked(idle, spec.name);
+    }
     if (object.data != nullptr) std::memcpy(object.data, data, spec.bytes);
     return TUBE_OK;
   }
@@ -288,13 +306,27 @@ int copy(const tube_object& object, const tube_spec& spec, const void* data, tub
   return checked(result, spec.name);
 }
 
+// Asked before the copy, which would be a node of the program's graph.
+int refuse_captures(const char* name, tube_stream stream) {
+  const Cuda* cuda = behind(stream) ? cuda_in_process() : nullptr;
+  if (cuda == nullptr) return TUBE_OK;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = cuda->capturing(static_cast<CUstream>(stream), &status);
+  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return checked(asked, name);
+  const bool captures = asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return captures ? checked(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, name) : TUBE_OK;
+}
+
 int put(const tube_spec& spec, const void* data, tube_stream stream) {
+  if (const int error = refuse_captures(spec.name, stream); error != TUBE_OK) return error;
   tube_object object{};
   if (const int error = reserve(spec, &object); error != TUBE_OK) return error;
-  const int error = copy(object, spec, data, stream);
-  if (error == TUBE_OK) return seal(object, stream);
+  const int copied = copy(object, spec, data, stream);
+  const int error = copied == TUBE_OK ? seal(object, stream) : copied;
+  if (error == TUBE_OK) return TUBE_OK;
   const std::string why = t_error;
-  (void)release(object, TUBE_NOW);
+  if (copied != TUBE_OK) (void)release(object, TUBE_NOW);
+  else drop(object, stream);  // the copy may be on its way
   return fail(error, "%s", why.c_str());
 }
 
@@ -316,7 +348,9 @@ int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout
   if (answer != TUBE_OK) return said(answer, name);
   show(got, object);
   if (object->place == TUBE_HOST || behind(stream) || got.ready != 0) return TUBE_OK;
-  return checked(tube->stream_synchronize(nullptr), name);
+  const CUresult there = tube->stream_synchronize(nullptr);
+  if (there != CUDA_SUCCESS) drop(*object, TUBE_NOW);
+  return checked(there, name);
 }
 
 // Exceptions stay inside: the library has callers in C.

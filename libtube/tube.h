@@ -145,7 +145,8 @@ TUBE_API int tube_release(const tube_object* object, tube_stream stream);
 /* The same for owners that cannot be refused, as destructors. Where `stream` captures, or would break
  * a capture, and in host functions (cuLaunchHostFunc) it is made up for by a later call of the
  * library, in any thread. Where there is no such stream any more this waits for what the program
- * has given the object's GPU to do in any context, of host memory all GPUs. */
+ * has given the object's GPU to do in any context, of host memory all GPUs. So does an object that
+ * is not sealed and given up with a default stream or TUBE_NOW: what writes to it may be on any. */
 TUBE_API void tube_drop(const tube_object* object, tube_stream stream);
 
 /* ---- for programs that know nothing of Tube ---- */

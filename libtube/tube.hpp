@@ -138,7 +138,8 @@ inline Exported export_fd(const Object& object) {
   return made;
 }
 
-// A new object's memory: fill it, then seal. It is given up if that does not happen, or throws.
+// A new object's memory: fill it, then seal. It is given up if that does not happen, or throws, and
+// waits for what the program has given the GPU to do: that may write to it.
 class Reserved : public Held {
  public:
   explicit Reserved(const tube_object& object) : Held(object, TUBE_NOW) {}

@@ -11,6 +11,8 @@
 //   others    an end that waits for the GPU stops no other call
 //   contexts  ends come behind the context of their own get
 //   all       an end whose stream is gone waits for all contexts
+//   given_up  memory that kernels write to, given up
+//   captured  puts on a stream that captures
 //   alone     without a proxy: puts from GPU memory, and behind a stream
 //   stop      waits for stdin's end, by which the proxy has stopped
 #include <atomic>
@@ -364,6 +366,46 @@ void run_all() {
   CU(cuCtxDestroy(second));
 }
 
+void run_given_up() {
+  CUevent done = nullptr;
+  CU(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+  uint32_t* word = new_word();
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  std::thread other;
+  {
+    const tube::Reserved made =
+        tube::reserve(tube::Spec("x").bytes(kBytes).place(TUBE_GPU).consumers(1));
+    hold(stream, word);
+    CU(cuMemsetD8Async(address(made.get()), 9, kBytes, stream));
+    CU(cuEventRecord(done, stream));
+    other = lets_go_later(word);
+  }
+  CU(cuEventQuery(done));
+  other.join();
+  const tube_object again = reserve("x", TUBE_GPU);
+  TUBE(tube_release(&again, TUBE_NOW));
+}
+
+void run_captured() {
+  unsigned char* pinned = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kBytes, 0));
+  const CUstream stream = new_stream(CU_STREAM_DEFAULT);
+  for (const tube_place place : {TUBE_GPU, TUBE_HOST}) {
+    const tube_spec x = spec_of("x", place);
+    CUgraph graph = nullptr;
+    size_t nodes = 0;
+    CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    EXPECT(tube_put(&x, pinned, stream) == TUBE_FAILED);
+    EXPECT(tube_put(&x, pinned, CU_STREAM_LEGACY) == TUBE_FAILED);
+    CU(cuStreamEndCapture(stream, &graph));
+    CU(cuGraphGetNodes(graph, nullptr, &nodes));
+    EXPECT(nodes == 0);
+    CU(cuGraphDestroy(graph));
+    TUBE(tube_put(&x, pinned, stream));
+    TUBE(tube_delete("x"));
+  }
+}
+
 void run_alone() {
   EXPECT(tube_connected() == 0);
   CUstream stream = nullptr;
@@ -386,6 +428,22 @@ void run_alone() {
       TUBE(tube_delete("x"));
     }
   }
+  // Behind a stream, though the thread has no context for it; or not at all.
+  uint32_t* word = new_word();
+  memset(pinned, 0, kBytes);
+  hold(stream, word);
+  CU(cuMemcpyDtoHAsync(pinned, on_gpu.pointer, kBytes, stream));
+  std::thread other = lets_go_later(word);
+  elsewhere([&] {
+    tube_object x;
+    if (tube_store("x", pinned, kBytes, stream) != TUBE_OK) return;
+    TUBE(tube_get("x", TUBE_ANY, TUBE_NOW, &x));
+    EXPECT(static_cast<unsigned char*>(x.data)[kBytes - 1] == 7);
+    TUBE(tube_release(&x, TUBE_NOW));
+    TUBE(tube_delete("x"));
+  });
+  other.join();
+  CU(cuStreamSynchronize(stream));
   elsewhere([&] {
     EXPECT(tube_store("x", reinterpret_cast<void*>(on_gpu.pointer), kBytes, TUBE_NOW) ==
            TUBE_NO_GPU);
@@ -429,6 +487,8 @@ int main(int, char** argv) {
   else if (scene == "others") run_others();
   else if (scene == "contexts") run_contexts();
   else if (scene == "all") run_all();
+  else if (scene == "given_up") run_given_up();
+  else if (scene == "captured") run_captured();
   else if (scene == "alone") run_alone();
   else if (scene == "stop") run_stop();
   else return 2;

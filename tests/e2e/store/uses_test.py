@@ -49,6 +49,12 @@ class UsesTest(StoreScenes):
     def test_an_owner_s_end_without_its_stream_waits_for_all_contexts(self):
         self.run_alone("all")
 
+    def test_memory_that_is_given_up_is_written_to_no_more(self):
+        self.run_alone("given_up")
+
+    def test_a_put_leaves_nothing_in_a_capture(self):
+        self.run_alone("captured")
+
     def test_without_a_proxy_a_put_copies_from_the_gpu(self):
         env = store_test.tubetest.environment(store_test.LAYOUT, "native", store_test.OPTIONS.backend)
         done = subprocess.run([store_test.OPTIONS.program, "alone"], env=env, text=True,
