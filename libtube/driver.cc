@@ -30,7 +30,8 @@ bool find_calls(void* library, Cuda* cuda) {
   find(library, "cuCtxGetCurrent", &cuda->current);
   find(library, "cuPointerGetAttribute", &cuda->pointer_attribute);
   return cuda->memcpy_async != nullptr && cuda->stream_synchronize != nullptr &&
-         cuda->capturing != nullptr && cuda->current != nullptr && cuda->pointer_attribute != nullptr;
+         cuda->capturing != nullptr && cuda->current != nullptr &&
+         cuda->pointer_attribute != nullptr;
 }
 
 bool find_tube(Tube* tube) {

@@ -349,7 +349,10 @@ int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout
   show(got, object);
   if (object->place == TUBE_HOST || behind(stream) || got.ready != 0) return TUBE_OK;
   const CUresult there = tube->stream_synchronize(nullptr);
-  if (there != CUDA_SUCCESS) drop(*object, TUBE_NOW);
+  if (there != CUDA_SUCCESS) {
+    drop(*object, TUBE_NOW);
+    object->data = nullptr;
+  }
   return checked(there, name);
 }
 

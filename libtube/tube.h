@@ -31,8 +31,8 @@
  * the host has done what is to be done, there is nothing to wait for. Of a release NULL is the
  * default stream of the context that was current at this get or reserve, and where another one is
  * current by now, that one's, too; of a seal it is the current one's, in a thread without a context
- * that of the reserve. What returns before the GPU has done it (kernels, cuMemset, copies within a GPU,
- * everything with Async) the caller has waited for. Streams that capture are refused.
+ * that of the reserve. What returns before the GPU has done it (kernels, cuMemset, copies within a
+ * GPU, everything with Async) the caller has waited for. Streams that capture are refused.
  *
  * Every function may be called from any thread. Each answers TUBE_OK or another tube_result, and
  * then tube_error() has a sentence that says what happened and what to do. Names are at most 95
@@ -142,11 +142,12 @@ TUBE_API int tube_peek(const char* name, tube_object* object);
  * that the caller has reserved and not sealed: it is given up. */
 TUBE_API int tube_release(const tube_object* object, tube_stream stream);
 
-/* The same for owners that cannot be refused, as destructors. Where `stream` captures, or would break
- * a capture, and in host functions (cuLaunchHostFunc) it is made up for by a later call of the
- * library, in any thread. Where there is no such stream any more this waits for what the program
- * has given the object's GPU to do in any context, of host memory all GPUs. So does an object that
- * is not sealed and given up with a default stream or TUBE_NOW: what writes to it may be on any. */
+/* The same for owners that cannot be refused, as destructors. Where `stream` captures, or would
+ * break a capture, and in host functions (cuLaunchHostFunc) it is made up for by a later call of
+ * the library, in any thread. Where there is no such stream any more this waits for what the
+ * program has given the object's GPU to do in any context, of host memory all GPUs. So does an
+ * object that is not sealed and given up with a default stream or TUBE_NOW: what writes to it may
+ * be on any. */
 TUBE_API void tube_drop(const tube_object* object, tube_stream stream);
 
 /* ---- for programs that know nothing of Tube ---- */

@@ -31,7 +31,7 @@ struct StoreObject {
   int64_t shape[8] = {};
   int64_t strides[8] = {};
   uint64_t created_ns = 0, expires_ns = 0;
-  uint64_t context = 0;  // what was current at this get or reserve, as the hook knows it; 0: nothing
+  uint64_t context = 0;  // current at this get or reserve, as the hook knows it; 0: none
   char name[96] = {};
   char group[64] = {};
 };

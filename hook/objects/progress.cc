@@ -165,7 +165,8 @@ namespace {
 
 CUresult reach_mark(const Mark& mark, Stream* stream) {
   if (mark_reached(mark)) return CUDA_SUCCESS;
-  const shared::WaitResult result = connection().words.wait(mark.word, mark.value, probe_of(stream));
+  const shared::WaitResult result =
+      connection().words.wait(mark.word, mark.value, probe_of(stream));
   if (result != shared::WaitResult::kDone) return transport_failed(result);
   // A program that has waited goes on soon, and the session has fallen asleep meanwhile.
   if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());

@@ -34,8 +34,8 @@ CUresult sync_all_contexts();
 // work may be waiting for what this thread does next (H200, 13.0). A green context's memory is its
 // primary context's. nullptr, or a context that has ended: nothing.
 CUresult sync_owner(Context* owner);
-// What all contexts of the program on that GPU (as it counts; -1: on all) have left to do. 906 where
-// a capture would be broken by asking. Takes no error from the program, nor do waits for it.
+// What all contexts of the program on that GPU (as it counts; -1: on all) have left to do. 906
+// where a capture would be broken by asking. Takes no error from the program, nor do waits for it.
 CUresult marks_on(int32_t visible_device, std::vector<Mark>* marks);
 CUresult sync_device(int32_t visible_device);
 // What the program's other contexts have left to do.

@@ -145,7 +145,8 @@ class Object(_Memory):
 
 class Reserved(_Memory):
     """A new object's memory: fill it, then seal. As a context manager it is sealed at the end, and
-    given up when an exception comes out."""
+    given up when an exception comes out: that waits for what the program has given the GPU to do,
+    which may write to it."""
     _read_only = False
 
     def seal(self, stream=None):
@@ -197,14 +198,14 @@ def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=N
     shape = tuple(int(n) for n in shape)
     bytes_ = math.prod(shape) * _arrays.item_bytes(number)
     spec = _spec(name, bytes_, number, shape, place, group, consumers, ttl, device)
-    shown = Shown()
-    must(library.tube_reserve(ctypes.byref(spec), ctypes.byref(shown)))
-    return Reserved(shown)
+    made = Reserved(Shown())  # first: a signal in between finds an owner
+    must(library.tube_reserve(ctypes.byref(spec), made._shown))
+    return made
 
 
 def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None) -> None:
     """An object with the bytes of `array`: anything with DLPack, an array interface or a buffer. It is
-    put where the array is, unless `place` says otherwise; without a proxy on the host. An array in
+    put where the array is, on its GPU, unless `place` says otherwise; without a proxy on the host. An array in
     host memory may be written again afterwards, unless a stream is named: then behind that.
 
     Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
@@ -223,9 +224,12 @@ def _put(name, given, place, group, consumers, ttl, stream):
         given.shape, given.strides, _arrays.packed(given.shape)))
     if gaps and 0 not in given.shape:
         raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
-    where = place if place is not None else ANY if given.gpu else HOST
+    # Not ANY with a proxy: in a thread without a context that is the host.
+    there = GPU if given.gpu and connected() else ANY if given.gpu else HOST
+    where = there if place is None else place
     bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
-    spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
+    spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl,
+                 given.device if where == GPU else None)
     gpu = given.gpu or where != HOST
     if stream is None and given.gpu:
         stream = given.stream or 0
@@ -237,7 +241,8 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
     for ever. `place`: HOST or GPU has it there, by a copy that is made once if it is not.
 
     Raises NotFound, NoGpu, NoMemory, Gone."""
-    shown, handle, encoded = Shown(), stream_handle(stream), name.encode()
+    found = Object(Shown(), stream)  # first: a signal in between finds an owner
+    shown, handle, encoded = found._shown, stream_handle(stream), name.encode()
     end = math.inf if timeout is None else time.monotonic() + timeout
     left = math.inf if timeout is None else max(timeout, 0)
     # In pieces: signals are handled in between.
@@ -245,7 +250,7 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
                                        shown)) == NOT_FOUND and left > PIECE:
         left = max(end - time.monotonic(), 0)
     must(result)
-    return Object(shown, stream)
+    return found
 
 
 def peek(name) -> _Described:

@@ -5,6 +5,8 @@ import ctypes
 import functools
 from typing import NamedTuple
 
+from ._library import library
+
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 KINDS = {code: kind for kind, code in CODES.items()}
@@ -19,6 +21,7 @@ class Array(NamedTuple):
     strides: tuple  # in elements
     owner: object
     stream: object = None
+    device: object = None  # CUDA's ordinal of its GPU; None: not known
 
 
 class _Tensor(ctypes.Structure):
@@ -44,13 +47,19 @@ _pointer = _api.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _rename = _api.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
-# The destructor gets the capsule as it dies: by its address, for no reference may be taken.
-_is_valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", _api))
-_dying = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", _api))
+_keep = _api.Py_IncRef
+_keep.restype, _keep.argtypes = None, [ctypes.py_object]
 
-_given = {}  # address of a managed tensor -> what must live as long
+# Their ends are C functions of the library: they come while exceptions are on their way, too, and
+# after this module. What they call stays for good.
+_calls = (ctypes.c_void_p * 8)(*(ctypes.cast(call, ctypes.c_void_p).value for call in (
+    _api.Py_IsInitialized, _api.PyGILState_Ensure, _api.PyGILState_Release, _api.PyErr_Fetch,
+    _api.PyErr_Restore, _api.Py_DecRef, _api.PyCapsule_IsValid, _api.PyCapsule_GetPointer)))
+_keep(_calls)
+library.tube_python_calls.restype, library.tube_python_calls.argtypes = None, [ctypes.c_void_p]
+library.tube_python_calls(_calls)
+_delete = _Delete(ctypes.cast(library.tube_python_delete, ctypes.c_void_p).value)
+_end = _End(ctypes.cast(library.tube_python_capsule_ends, ctypes.c_void_p).value)
 
 
 @functools.lru_cache(None)
@@ -88,6 +97,17 @@ def packed(shape):
     return tuple(reversed(strides))
 
 
+def _device_of(address):
+    """The GPU of memory there, by the libcuda.so.1 that the process has; None: nobody knows."""
+    ordinal = ctypes.c_int(-1)
+    try:
+        asked = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
+            ctypes.byref(ordinal), 9, ctypes.c_uint64(address))  # ..._DEVICE_ORDINAL
+    except (OSError, AttributeError):
+        return None
+    return ordinal.value if asked == 0 and ordinal.value >= 0 else None
+
+
 def _from_interface(owner, gpu):
     described = owner.__cuda_array_interface__ if gpu else owner.__array_interface__
     dtype, shape = dtype_of(described["typestr"]), tuple(described["shape"])
@@ -95,12 +115,14 @@ def _from_interface(owner, gpu):
     size = item_bytes(dtype)
     return Array(described["data"][0], gpu, dtype, shape,
                  packed(shape) if strides is None else tuple(s // size for s in strides), owner,
-                 described.get("stream") if gpu else None)
+                 described.get("stream") if gpu else None,
+                 _device_of(described["data"][0]) if gpu else None)
 
 
 @contextlib.contextmanager
 def _from_dlpack(owner, stream):
-    gpu = owner.__dlpack_device__()[0] == CUDA
+    kind, device = owner.__dlpack_device__()
+    gpu = kind == CUDA
     capsule = owner.__dlpack__(stream=stream if stream else 1) if gpu else owner.__dlpack__()
     managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed))
     _rename(capsule, b"used_dltensor")
@@ -109,7 +131,7 @@ def _from_dlpack(owner, stream):
         shape = tuple(t.shape[i] for i in range(t.ndim))
         strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else packed(shape)
         yield Array((t.data or 0) + t.byte_offset, gpu, t.code | t.bits << 8 | t.lanes << 16,
-                    shape, strides, owner)
+                    shape, strides, owner, None, int(device) if gpu else None)
     finally:
         if managed.contents.deleter:
             managed.contents.deleter(managed)
@@ -140,25 +162,6 @@ def array_of(owner, stream):
         yield Array(where or 0, False, 1 | 8 << 8 | 1 << 16, (len(view),), (1,), bytes_)
 
 
-# Arrays may outlive this module when the interpreter ends: what their end needs is bound here, and
-# never freed.
-@_Delete
-def _delete(managed, pop=_given.pop, addressof=ctypes.addressof):
-    pop(addressof(managed.contents), None)
-
-
-@_End
-def _end(capsule, pop=_given.pop, is_valid=_is_valid, dying=_dying):
-    if is_valid(capsule, b"dltensor"):  # nobody took it
-        pop(dying(capsule, b"dltensor"), None)
-
-
-_keep = _api.Py_IncRef
-_keep.restype, _keep.argtypes = None, [ctypes.py_object]
-for _each in (_given, _delete, _end, _is_valid, _dying):
-    _keep(_each)
-
-
 def capsule_of(shown, owner):
     """A DLPack capsule of an object in the store, which keeps `owner`."""
     managed = _Managed()
@@ -168,6 +171,7 @@ def capsule_of(shown, owner):
                              shown.ndim, shown.dtype & 0xff, shown.dtype >> 8 & 0xff,
                              shown.dtype >> 16, shape, strides, 0)
     managed.deleter = _delete
-    address = ctypes.addressof(managed)
-    _given[address] = (managed, shape, strides, owner)
-    return _new(address, b"dltensor", _end)
+    kept = (managed, shape, strides, owner)
+    managed.context = id(kept)
+    _keep(kept)  # until the end
+    return _new(ctypes.addressof(managed), b"dltensor", _end)

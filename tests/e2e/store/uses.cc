@@ -268,7 +268,8 @@ void run_callback() {
     const tube::Object captured = put_and_get(stream);
     CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   }
-  CU(cuLaunchHostFunc(nullptr, [](void*) { (void)tube_connected(); }, nullptr));
+  CU(cuLaunchHostFunc(
+      nullptr, [](void*) { (void)tube_connected(); }, nullptr));
   CU(cuStreamSynchronize(nullptr));
   end_capture(stream);
   EXPECT(tube_delete("once") == TUBE_NOT_FOUND);

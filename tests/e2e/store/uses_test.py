@@ -3,19 +3,41 @@ streams that are gone: errors of one call, and nothing that stays behind.
 
 uses_test.py --build DIR --program FILE [--backend driver] [UsesTest.test_NAME...]
 """
+import pathlib
 import subprocess
+import sys
 
 import store_test
 from store_test import StoreScenes
 
 
 class UsesTest(StoreScenes):
-    """Programs of uses.cc."""
+    """Programs of uses.cc and uses.py."""
 
     def run_alone(self, scene, **settings):
         proxy = self.proxy(**settings)
         self.assertEqual(self.run_scene(proxy, scene), "equal\n", proxy.log_tail())
         self.wait_empty(proxy)
+
+    def run_python(self, scene, **settings):
+        proxy = self.proxy(**settings)
+        env = store_test.tubetest.environment(store_test.LAYOUT, "preload",
+                                              store_test.OPTIONS.backend, proxy)
+        env["TUBE_LIBRARY"] = f"{store_test.OPTIONS.build}/libtube/libtube.so.1"
+        program = pathlib.Path(__file__).with_name("uses.py")
+        done = subprocess.run([sys.executable, "-B", program, scene], env=env, text=True,
+                              capture_output=True, timeout=store_test.TIMEOUT_S)
+        self.assertEqual((done.returncode, done.stdout), (0, "equal\n"), done.stderr)
+        self.wait_empty(proxy)
+
+    def test_arrays_of_python_die_with_exceptions(self):
+        self.run_python("dying")
+
+    def test_python_puts_arrays_where_they_are(self):
+        self.run_python("places", gpus="0,1", TUBE_SIM_COUNT="2")
+
+    def test_a_signal_leaves_no_object_without_an_owner(self):
+        self.run_python("interrupted")
 
     def test_who_seals_or_releases_twice_is_told_so(self):
         self.run_alone("misuse")
