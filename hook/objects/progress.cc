@@ -279,14 +279,20 @@ CUresult sync_owner(Context* owner) {
 namespace {
 
 CUresult left_on(int32_t visible_device, std::vector<Waited>* all) {
-  CUresult result = CUDA_SUCCESS;
-  for_each_context([&](Context* context) {
-    if (visible_device >= 0 && context->visible_device != static_cast<uint32_t>(visible_device))
-      return;
-    if (legacy_would_wait(&context->legacy, false)) result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    else add_marks(context, all);
+  const auto is_on = [=](const Context* context) {
+    return visible_device < 0 || context->visible_device == static_cast<uint32_t>(visible_device);
+  };
+  // Before the marks, and not with `streams_lock` held: the captures' lock is of the same rank.
+  Context* context = last_made_context.load(std::memory_order_acquire);
+  for (; context != nullptr; context = context->made_before) {
+    if (is_on(context) && context->alive.load(std::memory_order_acquire) &&
+        legacy_would_wait(&context->legacy, false))
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  for_each_context([&](Context* each) {
+    if (is_on(each)) add_marks(each, all);
   });
-  return result;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
