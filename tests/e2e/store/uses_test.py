@@ -39,6 +39,9 @@ class UsesTest(StoreScenes):
     def test_a_signal_leaves_no_object_without_an_owner(self):
         self.run_python("interrupted")
 
+    def test_python_tells_a_forked_child_why(self):
+        self.run_python("forked")
+
     def test_who_seals_or_releases_twice_is_told_so(self):
         self.run_alone("misuse")
 
