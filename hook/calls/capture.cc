@@ -122,8 +122,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     (void)r.post();
   }
   if (in_vain) {
-    result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
-                          : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result =
+        invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
   if (result != CUDA_SUCCESS) {
     if (!own_graph) drop(Kind::kGraph, graph);

@@ -98,6 +98,23 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
+  CUresult error = CUDA_SUCCESS;
+  Stream* dst = find_stream(dstStream, &error);
+  if (dst == nullptr) return error;
+  const Stream* src = find_stream(srcStream, &error);
+  if (src == nullptr) return error;
+  CUresult result;
+  {
+    Request<wire::cuStreamCopyAttributes> r(dst);
+    r->dstStream = dst->id;
+    r->srcStream = src->id;
+    result = r.call();
+  }
+  if (result == CUDA_SUCCESS && !dst->legacy()) dst->priority = src->priority;
+  return result;
+}
+
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
                               const CUstreamAttrValue* param) {
   CUresult error = CUDA_SUCCESS;

@@ -17,7 +17,7 @@ opaque("CUstreamAttrValue", 64)
 call("cuStreamSetAttribute", lane="hand", handler="generated", hStream=gets_attributes(),
      param=struct_in())
 call("cuStreamGetAttribute", lane="reply", value=out())
-call("cuStreamCopyAttributes", lane="reply", handler="hand", dstStream=gets_attributes())
+call("cuStreamCopyAttributes", lane="hand", dstStream=gets_attributes())
 
 call("cuStreamWriteValue32_v2", lane="hand", addr=address(4, written=True), handler="generated")
 call("cuStreamWriteValue64_v2", lane="hand", addr=address(8, written=True), handler="generated")

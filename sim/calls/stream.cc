@@ -303,6 +303,8 @@ SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
   if (stream->context->green != nullptr || from->context->green != nullptr)
     return CUDA_ERROR_INVALID_VALUE;  // (H100, H200, 13.0)
   stream->attributes = from->attributes;
+  if (stream != stream->context->legacy_stream)
+    stream->priority = stream->lane->priority = from->priority;
   return CUDA_SUCCESS;
 }
 

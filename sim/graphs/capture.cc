@@ -159,9 +159,9 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   // The wrong thread's call ends the capture all the same.
   if (capture->origin != stream && capture->invalid == CUDA_SUCCESS)
     result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  else if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id)
     result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  else if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (!all_joined(s, *capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) return invalidate(*capture, result);
   finish(s, capture);

@@ -104,7 +104,7 @@ class Life(Scenes):
         proxy = self.proxy()
         self.run_scene("preload", proxy, "compute")
         start = proxy.counts_at_rest()
-        for what in ("host_function", "value"):
+        for what in ("host_function", "value", "gpu_value"):
             program = self.start_stuck(proxy, what)
             program.kill()
             program.wait()
@@ -164,10 +164,6 @@ class Life(Scenes):
         self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
         self.assert_starts_anew_without(proxy, program)
         self.assertIn("does not end", proxy.log_tail(100))
-
-    def test_proxy_starts_anew_after_a_call_that_does_not_end(self):
-        proxy = self.proxy(extra_env=SOON)
-        self.assert_starts_anew_without(proxy, self.start_stuck(proxy, "gpu_value"))
 
     def test_killed_while_launching_is_counted(self):
         proxy = self.proxy()

@@ -22,6 +22,11 @@ class CopiesTest : public SessionTest {
       test::fake().calls.push_back("copy 3D peer");
       return CUDA_SUCCESS;
     };
+    driver.cuMemcpyBatchAsync_v2 = [](CUdeviceptr*, CUdeviceptr*, size_t*, size_t count,
+                                      CUmemcpyAttributes*, size_t*, size_t, CUstream) {
+      test::fake().calls.push_back("batch of " + std::to_string(count));
+      return CUDA_SUCCESS;
+    };
     create_stream(kStream, CU_STREAM_NON_BLOCKING);
     device = allocate(1 << 20);
     wire::tubePinnedAlloc alloc{};
@@ -90,7 +95,9 @@ TEST_F(CopiesTest, ACopyBetweenAddressesIsWhatItsRangesSay) {
   expect_one(CopyKind::kUpload, plain(device, pinned, 64), {"copy"}, 64);
   expect_one(CopyKind::kDownload, plain(pinned, device, 65), {"copy"}, 65);
   expect_one(CopyKind::kDevice, plain(device, device + 512, 66), {"copy"}, 66);
-  expect_one(CopyKind::kHost, plain(pinned, pinned + 512, 67), {"copy"}, 67);
+  expect_one(CopyKind::kHost, plain(pinned, pinned + 512, 67), {"batch of 1"}, 67);
+  expect_one(CopyKind::kHost, rows(SideKind::kAddress, pinned, SideKind::kAddress, pinned + 4096),
+             {"batch of 2"}, 32);
 }
 
 TEST_F(CopiesTest, TwoGpusMakeAPeerCopy) {
