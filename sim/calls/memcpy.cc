@@ -12,7 +12,8 @@
 
 namespace tube::sim {
 
-enum class Sync : uint8_t { kAsync, kSync, kBatch };
+// kPeers: synchronous, and the contexts' later work comes behind it.
+enum class Sync : uint8_t { kAsync, kSync, kBatch, kPeers };
 
 namespace {
 
@@ -70,7 +71,7 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   work.copy = c;
   bool block = sync == Sync::kSync &&
                (from_host || to_host || touches_host_memory(c) || touches_waiting_memory(c));
-  block = block || (sync != Sync::kBatch && between_host_memory(c));
+  block = block || sync == Sync::kPeers || (sync != Sync::kBatch && between_host_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();
@@ -85,7 +86,7 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   FencePtr fence;
   if (CUresult r = issue(lock, stream, std::move(work), &fence)) return r;
   // Asynchronous copies do not show what kernels printed, though they may wait (H200, 13.0).
-  const bool shows = sync == Sync::kSync && !captured;
+  const bool shows = (sync == Sync::kSync || sync == Sync::kPeers) && !captured;
   Context* owner = stream->context;
   if (block && !captured) wait(lock, fence);
   lock.unlock();
@@ -340,7 +341,8 @@ SIM_API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream
 SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   SIM_ENTER_CONTEXT(context);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return copy(context, from_peer(*pCopy), nullptr, Sync::kSync);
+  const bool peers = pCopy->srcContext != pCopy->dstContext;
+  return copy(context, from_peer(*pCopy), nullptr, peers ? Sync::kPeers : Sync::kSync);
 }
 SIM_API CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
