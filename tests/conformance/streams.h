@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "tests/conformance/life.h"
@@ -75,17 +76,21 @@ template <class Call>
 void show_waiting(const char* what, CUstream stream, Call call) {
   Order o;
   o.hold(stream);
-  std::atomic<bool> called{false}, opened{false};
+  std::atomic<bool> called{false}, opened{false}, returned{false};
   std::thread opener([&] {
     CU(cuCtxSetCurrent(o.gpu.context));
     while (!called) std::this_thread::yield();
-    for (int i = 0; i < 200; ++i) (void)cuStreamQuery(stream);  // who does not wait is back by then
+    for (int i = 0; i < 20; ++i) (void)cuStreamQuery(stream);  // others may ask meanwhile
+    // Who does not wait is back soon, however busy the machine is.
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(150);
+    while (!returned && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
     opened = true;
     o.gate.open();
   });
   called = true;
   const CUresult code = call();
   const bool waited = opened;
+  returned = true;
   opener.join();
   printf("%s: %s, %s\n", what, code_name(code), waited ? "waited" : "did not wait");
   CU(cuCtxSynchronize());
