@@ -1,5 +1,7 @@
 // Green contexts: splitting a device's SMs, contexts on the parts, and what they share with the
 // primary context.
+#include <array>
+
 #include "tests/conformance/case.h"
 
 namespace {
@@ -516,8 +518,8 @@ CASE(what_a_green_context_leaves_behind) {
   CU(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
   CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), 4096, 0));
   CU(cuMemAllocAsync(&pooled, 4096, stream));
-  std::vector<uint32_t> registered(4096);
-  CU(cuMemHostRegister(registered.data(), registered.size() * 4, 0));
+  alignas(4096) static std::array<uint32_t, 4096> registered;
+  CU(cuMemHostRegister(registered.data(), sizeof registered, 0));
   CUmodule module;
   CUfunction fill;
   CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
