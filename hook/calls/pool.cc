@@ -123,12 +123,14 @@ Pool* current_pool(uint32_t device) {
   return pools().current[device];
 }
 
-// `pool` nullptr: the current one of the stream's device.
-CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
+// `named` nullptr: from the current pool of the stream's device.
+CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, const CUmemoryPool* named) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
+  Pool* pool = named != nullptr ? find_pool(*named) : nullptr;
+  if (named != nullptr && (pool == nullptr || pool->imported)) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *dptr = 0;
     return CUDA_SUCCESS;
@@ -156,11 +158,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream) {
-  CUresult error = CUDA_SUCCESS;
-  if (find_stream(hStream, &error) == nullptr) return error;
-  Pool* p = find_pool(pool);
-  if (p == nullptr || p->imported) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(dptr, bytesize, hStream, p);
+  return allocate(dptr, bytesize, hStream, &pool);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
