@@ -53,6 +53,7 @@ constexpr wire::Kind kTeardownOrder[] = {
 // Belongs to no context natively, and is destroyed whatever is current. What its nodes name
 // (memory, code, events) ends with the context, and goes to other programs here: so the driver's
 // object ends with it, and the client's id stays until the client destroys it.
+// A user object names nothing of the GPU's, and stays whole.
 bool keeps_id(wire::Kind kind, const Object& object) {
   return kind == wire::Kind::kGraphExec || (kind == wire::Kind::kGraph && object.owner == 0);
 }

@@ -188,6 +188,7 @@ class Faults(unittest.TestCase):
         self.assertEqual("".join(file.read_text() for file in children), "")
 
     def test_a_signal_that_ends_tubed_is_in_its_log(self):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and by the proxy then
         proxy = self.proxy()
         proxy.process.send_signal(signal.SIGHUP)
         self.assertEqual(proxy.wait_end(), 0)
