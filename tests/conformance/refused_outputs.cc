@@ -102,7 +102,7 @@ CASE(virtual_memory) {
   REFUSED(CUdeviceptr, cuMemAddressReserve(&out, size_t{2} << 20, 0, 0, 1));
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE, properties.location.id = gpu.device;
   REFUSED(CUmemGenericAllocationHandle, cuMemCreate(&out, 0, &properties, 0));
   REFUSED(CUmemGenericAllocationHandle, cuMemCreate(&out, 4096, &properties, 0));
   REFUSED(CUmemGenericAllocationHandle, cuMemCreate(&out, size_t{2} << 20, &properties, 1));
@@ -114,7 +114,8 @@ CASE(virtual_memory) {
   REFUSED(CUmemGenericAllocationHandle, cuMemCreate(&out, size_t{2} << 20, &properties, 0));
   REFUSED(size_t,
           cuMemGetAllocationGranularity(&out, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}};
+  CUmemLocation here{};
+  here.type = CU_MEM_LOCATION_TYPE_DEVICE, here.id = gpu.device;
   REFUSED(unsigned long long, cuMemGetAccess(&out, &here, 0));
 }
 
@@ -278,7 +279,7 @@ CASE(pools) {
   CUmemPoolProps properties = {};
   REFUSED(CUmemoryPool, cuMemPoolCreate(&out, &properties));
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {99}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE, properties.location.id = 99;
   REFUSED(CUmemoryPool, cuMemPoolCreate(&out, &properties));
   CUmemoryPool pool;
   CU(cuDeviceGetDefaultMemPool(&pool, gpu.device));

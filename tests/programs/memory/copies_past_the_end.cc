@@ -68,7 +68,7 @@ void half_mapped() {
   constexpr size_t kMapped = 2 << 20;
   CUmemAllocationProp what{};
   what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  what.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  what.location.type = CU_MEM_LOCATION_TYPE_DEVICE, what.location.id = 0;
   CUmemAccessDesc access{};
   access.location = what.location, access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUmemGenericAllocationHandle physical;

@@ -117,7 +117,7 @@ void mappings_beside_an_unmapping(const Gpu& gpu) {
   constexpr size_t kPage = 2 << 20;
   CUmemAllocationProp prop = {};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}};
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE, prop.location.id = gpu.device;
   const CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   CUmemGenericAllocationHandle first, second;
   CUdeviceptr at = 0;

@@ -28,7 +28,7 @@ struct Graph {
   void allocate() {
     CUDA_MEM_ALLOC_NODE_PARAMS params = {};
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     params.bytesize = 4096;
     CUgraphNode made = nullptr, freed = nullptr;
     CU(cuGraphAddMemAllocNode(&made, handle, &node, 1, &params));
