@@ -94,11 +94,11 @@ Object* own(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
   return destroyed && !session.was_kept() ? nullptr : object;
 }
 
-// Kernels that are kept back may read it: it ends behind them.
+// Kernels that are kept back may read it: it ends behind them. A handle that names nothing, or
+// nothing any more, is destroyed without an error by the driver, too.
 CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
-  if (untrusted_raw == 0) return CUDA_SUCCESS;  // as the driver
   Object* object = own(session, kind, untrusted_raw);
-  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (object == nullptr) return CUDA_SUCCESS;
   if (session.end_behind_all()) {
     static_cast<ResourceState&>(*object->state).destroyed = true;
     return CUDA_SUCCESS;

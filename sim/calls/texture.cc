@@ -55,13 +55,12 @@ bool find(Context* context, uint64_t handle, bool surface, Entry* out) {
   return true;
 }
 
+// A handle that names nothing is no error.
 CUresult destroy(Context* context, uint64_t handle, bool surface) {
-  if (handle == 0) return CUDA_SUCCESS;
   std::lock_guard guard(registry().mutex);
   auto& entries = registry().of[base_context(context)].entries;
   const auto it = entries.find(handle);
-  if (it == entries.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;
-  entries.erase(it);
+  if (it != entries.end() && it->second.surface == surface) entries.erase(it);
   return CUDA_SUCCESS;
 }
 

@@ -91,6 +91,17 @@ CASE(create_and_destroy) {
   SHOW(cuSurfObjectDestroy(s));
 }
 
+CASE(destroy_what_is_not_there) {
+  Gpu gpu;
+  Array a(shape(16, 16));
+  CUsurfObject s = 0;
+  CUDA_RESOURCE_DESC r = of_array(a.handle);
+  CU(cuSurfObjectCreate(&s, &r));
+  SHOW(cuSurfObjectDestroy(s));
+  SHOW(cuSurfObjectDestroy(s));
+  SHOW(cuSurfObjectDestroy(1));
+}
+
 CASE(create_without_context) {
   CU(cuInit(0));
   CUsurfObject s = 0;

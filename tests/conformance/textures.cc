@@ -16,6 +16,19 @@ CASE(create_and_destroy) {
   SHOW(cuTexObjectDestroy(t));
 }
 
+CASE(destroy_what_is_not_there) {
+  Gpu gpu;
+  Array a(shape(16, 16));
+  CUtexObject t = 0;
+  CUDA_RESOURCE_DESC r = of_array(a.handle);
+  CUDA_TEXTURE_DESC d = point();
+  CU(cuTexObjectCreate(&t, &r, &d, nullptr));
+  SHOW(cuTexObjectDestroy(t));
+  SHOW(cuTexObjectDestroy(t));
+  SHOW(cuTexObjectDestroy(0));
+  SHOW(cuTexObjectDestroy(1));
+}
+
 CASE(create_null_arguments) {
   Gpu gpu;
   Array a(shape(16, 16));
