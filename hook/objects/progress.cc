@@ -320,6 +320,7 @@ std::vector<Mark> marks_beside(const Context* owner) {
     if (base_context(context) != base) add_marks(context, &waited);
   });
   std::vector<Mark> marks;
+  marks.reserve(waited.size());
   for (const Waited& w : waited) marks.push_back(w.mark);
   return marks;
 }
