@@ -9,15 +9,17 @@ namespace {
 // A variable filled with a pattern before the call, and what became of it.
 template <typename T>
 struct Output {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): a handle's own bytes are meant
+  static constexpr size_t kBytes = sizeof(T);
   T value;
-  Output() { std::memset(static_cast<void*>(&value), 0x5a, sizeof value); }
+  Output() { std::memset(static_cast<void*>(&value), 0x5a, kBytes); }
   T* operator&() { return &value; }
   const char* now() const {
-    unsigned char bytes[sizeof(T)], pattern[sizeof(T)], zeros[sizeof(T)] = {};
-    std::memcpy(bytes, static_cast<const void*>(&value), sizeof bytes);
-    std::memset(pattern, 0x5a, sizeof pattern);
-    if (std::memcmp(bytes, pattern, sizeof bytes) == 0) return "as it was";
-    return std::memcmp(bytes, zeros, sizeof bytes) == 0 ? "zero" : "changed";
+    unsigned char bytes[kBytes], pattern[kBytes], zeros[kBytes] = {};
+    std::memcpy(bytes, static_cast<const void*>(&value), kBytes);
+    std::memset(pattern, 0x5a, kBytes);
+    if (std::memcmp(bytes, pattern, kBytes) == 0) return "as it was";
+    return std::memcmp(bytes, zeros, kBytes) == 0 ? "zero" : "changed";
   }
 };
 
@@ -410,6 +412,7 @@ CASE(more_of_graphs) {
   REFUSED(size_t, cuGraphGetRootNodes(nullptr, list, &out));
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters = {};
   parameters.flags = 0x1000;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the handle itself is filled
   std::memset(&parameters.hErrNode_out, 0x5a, sizeof parameters.hErrNode_out);
   parameters.result_out = static_cast<CUgraphInstantiateResult>(77);
   REFUSED(CUgraphExec, cuGraphInstantiateWithParams(&out, graph, &parameters));
