@@ -94,11 +94,9 @@ CASE(create_and_destroy) {
 CASE(destroy_what_is_not_there) {
   Gpu gpu;
   Array a(shape(16, 16));
-  CUsurfObject s = 0;
-  CUDA_RESOURCE_DESC r = of_array(a.handle);
-  CU(cuSurfObjectCreate(&s, &r));
-  SHOW(cuSurfObjectDestroy(s));
-  SHOW(cuSurfObjectDestroy(s));
+  Surface s(a);
+  SHOW(cuSurfObjectDestroy(s.handle));
+  SHOW(cuSurfObjectDestroy(s.handle));
   SHOW(cuSurfObjectDestroy(1));
 }
 

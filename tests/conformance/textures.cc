@@ -19,12 +19,9 @@ CASE(create_and_destroy) {
 CASE(destroy_what_is_not_there) {
   Gpu gpu;
   Array a(shape(16, 16));
-  CUtexObject t = 0;
-  CUDA_RESOURCE_DESC r = of_array(a.handle);
-  CUDA_TEXTURE_DESC d = point();
-  CU(cuTexObjectCreate(&t, &r, &d, nullptr));
-  SHOW(cuTexObjectDestroy(t));
-  SHOW(cuTexObjectDestroy(t));
+  Texture t(of_array(a.handle), point());
+  SHOW(cuTexObjectDestroy(t.handle));
+  SHOW(cuTexObjectDestroy(t.handle));
   SHOW(cuTexObjectDestroy(0));
   SHOW(cuTexObjectDestroy(1));
 }
