@@ -103,20 +103,25 @@ int StoreMemory::host_fd(uint32_t window) {
   return host_->window() == window ? host_->fd() : -1;
 }
 
+// A whole block is made, and all of it but the object's bytes is there for the next ones: who comes
+// while it is made waits for it instead of making one more.
+CUresult StoreMemory::make_host(uint64_t bytes, uint64_t* address) {
+  std::lock_guard lock(making_);
+  *address = host_->take(bytes);
+  if (*address != 0) return CUDA_SUCCESS;
+  const uint64_t block = std::max(round_up(bytes, kBlockBytes), kHostBlock);
+  if (host_->make(block, address) != CUDA_SUCCESS) return host_->make(bytes, address);
+  if (block > bytes) host_->give(*address + bytes, block - bytes);
+  return CUDA_SUCCESS;
+}
+
 CUresult StoreMemory::take_host(uint32_t window, uint64_t bytes, StorePiece* piece) {
   if (host_fd(window) < 0) return CUDA_ERROR_NOT_SUPPORTED;
   bytes = round_up(std::max<uint64_t>(bytes, 1), kHostUnit);
   if (bytes > windows::kPinnedSlotBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = host_->take(bytes);
   if (address == 0) {
-    // A whole block is made, and all of it but the object's bytes is there for the next ones.
-    const uint64_t block = std::max(round_up(bytes, kBlockBytes), kHostBlock);
-    CUresult error = host_->make(block, &address);
-    if (error == CUDA_SUCCESS) {
-      if (block > bytes) host_->give(address + bytes, block - bytes);
-    } else if (error = host_->make(bytes, &address); error != CUDA_SUCCESS) {
-      return error;
-    }
+    if (CUresult error = make_host(bytes, &address); error != CUDA_SUCCESS) return error;
   }
   *piece = StorePiece{address, bytes, -1, window, BlockId::kNone};
   return CUDA_SUCCESS;

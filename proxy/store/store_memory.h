@@ -9,7 +9,8 @@
 // as free, are bounded like those of the pool (block_pool.h), and go back before any request fails
 // and when the last client of the store leaves.
 //
-// Any thread. `mutex_` (rank 19) is not held across driver calls.
+// Any thread. `mutex_` (rank 19) is not held across driver calls; `making_` (rank 18) is held while
+// pinned memory is made.
 #pragma once
 
 #include <cstdint>
@@ -90,12 +91,14 @@ class StoreMemory {
   bool take_piece(uint32_t window, int device, uint64_t bytes, StorePiece* piece);
   bool has_other_empty(const Slab& slab) const;
   Status open_host(uint32_t window);
+  CUresult make_host(uint64_t bytes, uint64_t* address);
 
   const Driver& driver_;
   MemoryMap& map_;
   const std::function<uint64_t(uint32_t)> idle_allowed_;
   const std::shared_ptr<MemoryAccount> account_;
   HostBudget* host_budget_ = nullptr;  // nullptr: nobody counts (unit tests)
+  std::mutex making_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Slab> slabs_;  // by base
   std::multimap<Size, Idle> idle_;

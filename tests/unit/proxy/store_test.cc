@@ -311,5 +311,24 @@ TEST_F(StoreTest, ConsumedObjectsGoAndTheirBlockServesTheNext) {
   expect_empty_behind_clients();
 }
 
+// A block of host memory is far larger than what both want of it, and takes its time.
+TEST_F(StoreTest, WhoWantsHostMemoryAtOnceSharesABlock) {
+  std::atomic<int> there{0};
+  const auto reserve = [&](int client) {
+    StoreRequest request;
+    request.bytes = 256;
+    request.place = wire::StorePlace::kHost;
+    request.body = body_of("of " + std::to_string(client));
+    ++there;
+    while (there.load() != 2) std::this_thread::yield();
+    EXPECT_EQ(clients[client]->reserve(request).answer, wire::StoreAnswer::kOk);
+  };
+  std::thread one(reserve, 0), two(reserve, 1);
+  one.join();
+  two.join();
+  EXPECT_EQ(store->counts().host_held_bytes, 64 * kMiB);
+  expect_empty_behind_clients();
+}
+
 }  // namespace
 }  // namespace tube::proxy
