@@ -3,7 +3,9 @@
 descriptors_test.py --build FOLDER [unittest arguments]. The program is life.cc, one scene a test.
 Where the scene is ordinary CUDA, its output must equal the run on the simulated GPU without Tube.
 """
+import os
 import resource
+import signal
 import subprocess
 
 from scenes import TIMEOUT_S, Scenes, main
@@ -40,25 +42,30 @@ class Descriptors(Scenes):
 
     def test_program_without_descriptors_sees_no_socket(self):
         proxy = self.proxy()
-        program = self.start_without_descriptors(proxy, ".ctl", ".sock")
+        program = self.stopped_without_descriptors(proxy)
+        self.out_of_sight(proxy, ".ctl", ".sock")
+        program.send_signal(signal.SIGCONT)
         out, err = program.communicate(timeout=TIMEOUT_S)
         self.assertEqual(program.returncode, 0, err)
         self.assertIn("child: good\nafter that computes 22 22\n", out)
 
-    def start_without_descriptors(self, proxy, *hidden):
-        """A program that closes all of them, and then no longer sees these files of the proxy."""
-        program = self.start_scene(proxy, "close_all", stderr=subprocess.PIPE)
+    def stopped_without_descriptors(self, proxy):
+        """A program that has used the GPU, has closed all of them and stands there."""
+        program = self.start_scene(proxy, "close_all", "stops", stderr=subprocess.PIPE)
         self.addCleanup(program.stderr.close)
-        self.assertEqual(program.stdout.readline(), "before: copied 22\n")
-        self.out_of_sight(proxy, *hidden)
+        _, status = os.waitpid(program.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status), status)
         return program
 
     def assert_learns_of_the_death(self, *hidden):
+        """Of a proxy that dies out of sight: these files of it are elsewhere by then."""
         proxy = self.proxy()
-        program = self.start_without_descriptors(proxy, *hidden)
+        program = self.stopped_without_descriptors(proxy)
+        self.out_of_sight(proxy, *hidden)
         proxy.process.kill()
+        program.send_signal(signal.SIGCONT)
         out, err = program.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(program.returncode, 1)
+        self.assertEqual(program.returncode, 1, out)
         self.assertIn("died", err)
 
     def test_proxy_dies_under_a_program_without_descriptors(self):

@@ -63,7 +63,8 @@ std::vector<int> sockets() {
   return found;
 }
 
-void without_descriptors(const char* scene) {
+// `stops`: without them it stops, until somebody lets it go on.
+void without_descriptors(const char* scene, bool stops) {
   Gpu gpu;
   Module module("kernels.ptx");
   CUfunction step = module.function("step"), slow = module.function("slow_step");
@@ -75,6 +76,7 @@ void without_descriptors(const char* scene) {
     const int other = open("/dev/zero", O_RDWR);
     for (int fd : sockets()) EXPECT(dup2(other, fd) == fd);
   }
+  if (stops) EXPECT(raise(SIGSTOP) == 0);
   use(step, slow, "after");
   // A forked child must not close what the program now has at our number.
   const pid_t pid = fork();
@@ -482,7 +484,7 @@ int main(int argc, char** argv) {
     Gpu gpu;
     compute("main");
   } else if (scene == "close_all" || scene == "close_and_reuse" || scene == "dup2_over_sockets") {
-    without_descriptors(argv[1]);
+    without_descriptors(argv[1], argc > 2 && strcmp(argv[2], "stops") == 0);
   } else if (scene == "raw_clone") {
     raw_clone();
   } else if (scene == "clone_survives") {
