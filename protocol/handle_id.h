@@ -40,6 +40,16 @@ constexpr bool part_of_graphs(Kind kind) {
          kind == Kind::kUserObject;
 }
 
+// How many of a kind a client has alive at most. Who creates one is not answered, so the hook keeps
+// within it; the proxy allows twice as many, for ends that it keeps back behind a stream.
+constexpr uint32_t most_alive(Kind kind) {
+  switch (kind) {
+    case Kind::kStream: return 4096;
+    case Kind::kEvent: return 1u << 18;
+    default: return ~uint32_t{0};  // whose creation has an answer
+  }
+}
+
 inline constexpr uint32_t kProxyMade = 0x8000'0000u;  // index bit of ids that the proxy chose
 inline constexpr uint32_t kFirstCreatedContext =
     0x100;                                    // context numbers below: device ordinal + 1

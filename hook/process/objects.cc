@@ -23,7 +23,8 @@ void Objects::start() {
 
 Slot* Objects::grow(Table& table, Kind kind) {
   const uint32_t index = table.next_index;
-  if (index >= kMaxIndex) return nullptr;
+  // No slot is free here, so as many are alive.
+  if (index >= kMaxIndex || index > wire::most_alive(kind)) return nullptr;
   std::atomic<Slot*>& block = table.blocks[index / kSlotsPerBlock];
   if (block.load(std::memory_order_relaxed) == nullptr) {
     void* memory = std::calloc(kSlotsPerBlock, sizeof(Slot));

@@ -93,8 +93,8 @@ inline constexpr uint32_t kSparePlaces =
 // Per kind of object (protocol/handle_id.h).
 constexpr uint32_t objects(wire::Kind kind) {
   switch (kind) {
-    case wire::Kind::kStream: return 4096;
-    case wire::Kind::kEvent: return 1u << 18;
+    case wire::Kind::kStream:
+    case wire::Kind::kEvent: return 2 * wire::most_alive(kind);
     case wire::Kind::kLibrary: return 1u << 14;
     case wire::Kind::kModule: return 1u << 14;
     case wire::Kind::kKernel: return 1u << 18;

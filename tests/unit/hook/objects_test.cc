@@ -66,6 +66,17 @@ TEST_F(ObjectsTest, ARetiredSlotIsOutOfUseButNotGivenOutBeforeItsEndIsTold) {
   EXPECT_EQ(make(Kind::kStream), second);
 }
 
+// Creating a stream has no answer: who would be refused must hear of it here.
+TEST_F(ObjectsTest, AsManyStreamsLiveAsTheProxyTakes) {
+  std::vector<Slot*> all;
+  for (uint32_t i = 0; i < wire::most_alive(Kind::kStream); ++i) all.push_back(make(Kind::kStream));
+  EXPECT_EQ(objects_->allocate(Kind::kStream), nullptr);
+  objects_->remove(all.front());
+  EXPECT_NE(make(Kind::kStream), nullptr);
+  EXPECT_EQ(objects_->allocate(Kind::kStream), nullptr);
+  EXPECT_NE(make(Kind::kGraph), nullptr);
+}
+
 TEST_F(ObjectsTest, RemovingTwiceFails) {
   Slot* slot = make(Kind::kModule);
   EXPECT_TRUE(objects_->remove(slot));
