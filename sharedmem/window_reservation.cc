@@ -94,15 +94,21 @@ Status WindowReservation::map_pinned(uint32_t candidate, uint32_t client_slot, i
       client_slot >= windows::kMaxClients) {
     return Error{EPROTO, "the proxy chose an address window that was not offered"};
   }
-  void* at = reinterpret_cast<void*>(windows::pinned_base(candidate, client_slot));
   // The lock tells the proxy when no process maps the memory any more. Without it no other function
   // gets this memory.
   const Result<UniqueFd> locked = open_locked(pinned_fd);
-  // MAP_FIXED replaces our own reservation only.
-  void* got = ::mmap(at, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED | MAP_NORESERVE, locked ? locked->get() : pinned_fd, 0);
-  if (got == MAP_FAILED) return errno_error(errno, "cannot map the pinned memory window");
+  if (!map_pinned_slot(windows::pinned_base(candidate, client_slot),
+                       locked ? locked->get() : pinned_fd))
+    return errno_error(errno, "cannot map the pinned memory window");
   return {};
+}
+
+bool map_pinned_slot(uint64_t base, int pinned_fd) {
+  void* got = ::mmap(reinterpret_cast<void*>(base), windows::kPinnedSlotBytes,
+                     PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, pinned_fd, 0);
+  if (got == MAP_FAILED) return false;
+  (void)::madvise(got, windows::kPinnedSlotBytes, MADV_DONTDUMP);
+  return true;
 }
 
 void WindowReservation::leak() {

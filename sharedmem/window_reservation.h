@@ -35,6 +35,11 @@ class WindowReservation {
   std::array<Mapping, windows::kCandidates> windows_;
 };
 
+// Maps the file of a pinned slot over the caller's own reservation of its addresses. Like pinned
+// memory natively it is in no core dump: one would make the file's holes pages, gigabytes of them,
+// while everybody waits for the process that ends. False: errno says why.
+bool map_pinned_slot(uint64_t base, int pinned_fd);
+
 // Why no candidate is left: names the mapping in the way of each candidate outside `free_mask`, or
 // the address-space limit. One line.
 std::string describe_taken_windows(uint32_t free_mask);

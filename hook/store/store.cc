@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "hook/memory/memory_map.h"
 #include "sharedmem/store_accessors.h"
+#include "sharedmem/window_reservation.h"
 #include "sharedmem/windows.h"
 
 namespace tube::hook {
@@ -22,11 +23,10 @@ Context* context_of(int32_t visible) {
 
 Status map_host(UniqueFd file) {
   const Connection& c = connection();
-  void* at = reinterpret_cast<void*>(windows::pinned_base(c.welcome.window, windows::kStoreSlot));
-  // MAP_FIXED replaces our own reservation of the window only.
-  void* got = mmap(at, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.get(), 0);
-  return got == MAP_FAILED ? Status(errno_error(errno, "mmap")) : Status{};
+  // Over our own reservation of the window.
+  const bool mapped = shared::map_pinned_slot(
+      windows::pinned_base(c.welcome.window, windows::kStoreSlot), file.get());
+  return mapped ? Status{} : Status(errno_error(errno, "mmap"));
 }
 
 Status attach(Store& s, const wire::tubeStoreOpen_reply& reply) {

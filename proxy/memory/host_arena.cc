@@ -120,6 +120,7 @@ void* map_chunk(uint64_t bytes) {
   if (at + bytes != end) munmap(reinterpret_cast<void*>(at + bytes), end - at - bytes);
   void* const chunk = reinterpret_cast<void*>(at);
   (void)madvise(chunk, bytes, MADV_HUGEPAGE);
+  (void)madvise(chunk, bytes, MADV_DONTDUMP);  // what functions have on their GPUs
   // A kernel without it (before 5.14) makes them when they are registered.
   if (madvise(chunk, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return chunk;
   munmap(chunk, bytes);

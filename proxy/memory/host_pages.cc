@@ -131,6 +131,7 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
     void* mapped = mmap(pointer(s.address), s.bytes, read_only ? PROT_READ : PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_FIXED_NOREPLACE, segment.fd, static_cast<off_t>(s.offset));
     if (mapped == pointer(s.address)) {
+      (void)madvise(mapped, s.bytes, MADV_DONTDUMP);  // another program's memory
       at = s.address + s.bytes;
       continue;
     }

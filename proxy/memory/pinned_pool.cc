@@ -15,6 +15,7 @@
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/host_budget.h"
 #include "sharedmem/segment.h"
+#include "sharedmem/window_reservation.h"
 #include "sharedmem/windows.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -63,10 +64,8 @@ Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint3
       shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
   if (!file.ok()) return file.error();
   const uint64_t base = windows::pinned_base(window, client_slot);
-  // MAP_FIXED over our own reservation of the window's pinned half (MemoryMap::take_window).
-  void* mapped = mmap(pointer(base), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
-  if (mapped == MAP_FAILED) return errno_error(errno, "pinned slot: mmap");
+  // Over our own reservation of the window's pinned half (MemoryMap::take_window).
+  if (!shared::map_pinned_slot(base, file->get())) return errno_error(errno, "pinned slot: mmap");
   ScopeGuard unmap([base] { reserve_slot(base); });
   std::shared_ptr<PinnedPool> pool(
       new PinnedPool(driver, window, base, file.take(), host, registrations));

@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <cstdio>
+#include <fstream>
+#include <string>
+
 #include "sharedmem/window_reservation.h"
 #include "tests/unit/sharedmem/support.h"
 
@@ -63,6 +67,30 @@ TEST_F(Windows, PinnedFileAppearsAtTheAgreedAddressInsideTheReservation) {
   EXPECT_EQ(c, 'z');
   EXPECT_FALSE(all.map_pinned(1, 3, file->get()));
   EXPECT_FALSE(all.map_pinned(2, windows::kMaxClients, file->get()));
+}
+
+// What the kernel says of the mapping that begins there.
+std::string flags_of(uint64_t address) {
+  std::ifstream maps("/proc/self/smaps");
+  char begin[32];
+  std::snprintf(begin, sizeof begin, "%lx-", address);
+  std::string line;
+  while (std::getline(maps, line) && line.rfind(begin, 0) != 0) {
+  }
+  while (std::getline(maps, line) && line.rfind("VmFlags:", 0) != 0) {
+  }
+  return line + " ";
+}
+
+// A dump would make the pages of 64 GiB.
+TEST_F(Windows, APinnedSlotIsInNoCoreDump) {
+  Result<UniqueFd> file = create_memory_file("pinned", windows::kPinnedSlotBytes, Fill::kSparse);
+  ASSERT_TRUE(file) << file.error().message;
+  WindowReservation all = WindowReservation::take_all();
+  ASSERT_TRUE(all.keep_only(2));
+  ASSERT_TRUE(all.map_pinned(2, 3, file->get()));
+  const std::string flags = flags_of(windows::pinned_base(2, 3));
+  EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
 }
 
 TEST_F(Windows, OccupantIsNamedByItsFile) {
