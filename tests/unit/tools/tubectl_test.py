@@ -133,6 +133,12 @@ class Tubectl(unittest.TestCase):
                      "TUBE_WORKFLOW=shop", "TUBE_FUNCTION=f", "TUBE_PREINIT=1"):
             self.assertIn(line + "\n", out)
 
+    def test_what_the_user_preloads_comes_before_the_hook(self):
+        hook = self.env["TUBE_HOOK_LIB"]
+        libraries = self.dir / "tcmalloc.so", self.dir / "asan.so", self.dir / "old" / "libcuda.so.1"
+        done = self.call("run", "--", "env", LD_PRELOAD=f"{libraries[0]} {libraries[1]}:{libraries[2]}")
+        self.assertIn(f"LD_PRELOAD={libraries[0]}:{libraries[1]}:{hook}\n", done.stdout)
+
     def test_tube_off_runs_the_program_alone(self):
         out = self.call("run", "--", "env", TUBE_OFF="1")
         self.assertNotIn("LD_PRELOAD", out.stdout)
