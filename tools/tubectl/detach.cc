@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,6 +101,17 @@ void run_on_all_cores() {
   CPU_FREE(set);
 }
 
+// The caller's may be a batch job's: all functions of the proxy would wait behind whatever else the
+// machine has. Without the right to it (a class that another user chose) it stays.
+void reset_scheduling() {
+  const sched_param ordinary{};
+  (void)setpriority(PRIO_PROCESS, 0, 0);
+  (void)sched_setscheduler(0, SCHED_OTHER, &ordinary);
+  constexpr int kThisProcess = 1, kByNiceness = 0;
+  (void)syscall(SYS_ioprio_set, kThisProcess, 0, kByNiceness);
+  (void)syscall(SYS_set_mempolicy, 0, nullptr, 0);  // of NUMA nodes: where a thread runs
+}
+
 void reset_oom_score() {
   const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (file < 0) return;
@@ -125,7 +137,7 @@ void leave_limits_behind() {
   run_on_all_cores();
   reset_oom_score();
   umask(077);
-  (void)setpriority(PRIO_PROCESS, 0, 0);
+  reset_scheduling();
 }
 
 std::vector<std::string> limits_that_stay() {

@@ -121,6 +121,14 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(len(self.started()), 1)
         self.assertEqual(said.count(b"started proxy"), 1)
 
+    def test_a_proxy_that_a_batch_job_starts_is_no_batch_job(self):
+        done = subprocess.run([TUBECTL, "run", "--", "true"], env=self.env, stderr=subprocess.PIPE,
+                              preexec_fn=lambda: os.sched_setscheduler(0, os.SCHED_BATCH,
+                                                                       os.sched_param(0)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pid = int(self.started()[0].split()[0])
+        self.assertEqual(os.sched_getscheduler(pid), os.SCHED_OTHER)
+
     def test_signals_pass_on(self):
         self.assertEqual(
             self.call("run", "--", "sh", "-c", "kill -TERM $$").returncode, -signal.SIGTERM)
