@@ -1,9 +1,9 @@
 #include "hook/memory/mappings.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <linux/ioctl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -18,17 +18,66 @@ namespace {
 
 // Of this thread: the first one's, which /proc/self names, are empty when it has ended before
 // others.
-bool read_maps(std::string* text) {
-  UniqueFd fd(open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return false;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t n = read(fd.get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    if (n == 0) return true;
-    text->append(buffer, static_cast<size_t>(n));
+UniqueFd open_maps() { return UniqueFd(open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)); }
+
+// struct procmap_query and PROCMAP_QUERY of linux/fs.h, which older headers lack.
+struct MapQuery {
+  uint64_t size = sizeof(MapQuery);
+  uint64_t query_flags = 0;
+  uint64_t query_address = 0;
+  uint64_t begin = 0, end = 0;
+  uint64_t flags = 0;
+  uint64_t page_bytes = 0;
+  uint64_t offset = 0;
+  uint64_t inode = 0;
+  uint32_t device_major = 0, device_minor = 0;
+  uint32_t name_bytes = 0;
+  uint32_t build_id_bytes = 0;
+  uint64_t name_address = 0;
+  uint64_t build_id_address = 0;
+};
+static_assert(sizeof(MapQuery) == 104);
+constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
+constexpr uint64_t kMapReadable = 1, kMapWritable = 2, kMapExecutable = 4, kMapShared = 8;
+constexpr uint64_t kCoveringOrNext = 0x10;
+
+// What one area has of [at, end), where `whole_begin`, `whole_end` and the rest are known.
+void cut_to(uint64_t at, uint64_t end, MappedArea* a) {
+  a->begin = a->whole_begin < at ? at : a->whole_begin;
+  a->end = a->whole_end > end ? end : a->whole_end;
+  a->offset += a->begin - a->whole_begin;
+}
+
+// False: the kernel has no such question (before Linux 6.11), or a name is too long for it.
+bool asked_areas(int maps, uint64_t begin, uint64_t end, std::vector<MappedArea>* areas) {
+  char name[4096];
+  for (uint64_t at = begin; at < end;) {
+    MapQuery q;
+    q.query_flags = kCoveringOrNext;
+    q.query_address = at;
+    q.name_bytes = sizeof name;
+    q.name_address = reinterpret_cast<uint64_t>(name);
+    if (ioctl(maps, kMapQuery, &q) != 0) {
+      if (errno == EINTR) continue;
+      return errno == ENOENT;
+    }
+    if (q.begin >= end) return true;
+    MappedArea a;
+    a.whole_begin = q.begin;
+    a.whole_end = q.end;
+    a.protection = ((q.flags & kMapReadable) != 0 ? PROT_READ : 0) |
+                   ((q.flags & kMapWritable) != 0 ? PROT_WRITE : 0) |
+                   ((q.flags & kMapExecutable) != 0 ? PROT_EXEC : 0);
+    a.shared = (q.flags & kMapShared) != 0;
+    a.offset = q.offset;
+    a.device = makedev(q.device_major, q.device_minor);
+    a.inode = q.inode;
+    if (q.name_bytes != 0) a.path = name;
+    cut_to(at, end, &a);
+    at = a.end;
+    areas->push_back(std::move(a));
   }
+  return true;
 }
 
 // "START-END PERMS OFFSET MAJOR:MINOR INODE      PATH"
@@ -50,84 +99,41 @@ bool parse(const char* line, MappedArea* a) {
   return true;
 }
 
-// Some file systems show another device number in the list than stat() does: the path then decides.
-bool is_file(int fd, const MappedArea& area, const char* link) {
-  struct stat s;
-  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_ino != area.inode) return false;
-  if (s.st_dev == area.device) return true;
-  char path[4096];
-  const ssize_t n = readlink(link, path, sizeof path - 1);
-  return n > 0 && area.path == std::string(path, static_cast<size_t>(n));
-}
-
-bool allows(int fd, bool writable) {
-  const int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-  return mode == O_RDWR || (!writable && mode == O_RDONLY);
-}
-
-UniqueFd among_open_files(const MappedArea& area, bool writable) {
-  DIR* directory = opendir("/proc/thread-self/fd");
-  if (directory == nullptr) return UniqueFd();
-  UniqueFd found;
-  while (const dirent* entry = readdir(directory)) {
-    char* end = nullptr;
-    const long fd = std::strtol(entry->d_name, &end, 10);
-    if (end == entry->d_name || fd == dirfd(directory)) continue;
-    char link[64];
-    std::snprintf(link, sizeof link, "/proc/thread-self/fd/%ld", fd);
-    if (!is_file(static_cast<int>(fd), area, link) || !allows(static_cast<int>(fd), writable))
-      continue;
-    found.reset(fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 40));
-    if (found.valid()) break;
-  }
-  closedir(directory);
-  return found;
-}
-
-UniqueFd by_path(const char* path, const MappedArea& area, bool writable) {
-  UniqueFd fd(open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
-  if (fd.valid() && !is_file(fd.get(), area, path)) fd.reset();
-  return fd;
-}
-
 }  // namespace
 
 bool mapped_areas(uint64_t begin, uint64_t end, std::vector<MappedArea>* areas) {
-  std::string text;
-  if (!read_maps(&text)) return false;
-  for (size_t at = 0; at < text.size();) {
-    size_t line_end = text.find('\n', at);
-    if (line_end == std::string::npos) line_end = text.size();
-    text[line_end < text.size() ? line_end : line_end - 1] = 0;
-    const char* line = text.c_str() + at;
-    at = line_end + 1;
-    // Most lines are elsewhere: look at the addresses before the rest.
-    char* dash = nullptr;
-    const uint64_t from = std::strtoull(line, &dash, 16);
-    if (*dash != '-' || from >= end || std::strtoull(dash + 1, nullptr, 16) <= begin) continue;
-    MappedArea a;
-    if (!parse(line, &a)) return false;
-    a.begin = a.whole_begin < begin ? begin : a.whole_begin;
-    a.end = a.whole_end > end ? end : a.whole_end;
-    a.offset += a.begin - a.whole_begin;
-    areas->push_back(a);
-  }
-  return true;
+  const UniqueFd maps = open_maps();
+  if (!maps.valid()) return false;
+  if (asked_areas(maps.get(), begin, end, areas)) return true;
+  areas->clear();
+  return listed_areas(begin, end, areas);
 }
 
-UniqueFd file_of(const MappedArea& area, bool writable) {
-  if (UniqueFd open_one = among_open_files(area, writable); open_one.valid()) return open_one;
-  constexpr char kDeleted[] = " (deleted)";
-  const bool deleted =
-      area.path.size() > sizeof kDeleted &&
-      area.path.compare(area.path.size() - (sizeof kDeleted - 1), std::string::npos, kDeleted) == 0;
-  if (!area.path.empty() && area.path[0] == '/' && !deleted) {
-    if (UniqueFd named = by_path(area.path.c_str(), area, writable); named.valid()) return named;
+bool listed_areas(uint64_t begin, uint64_t end, std::vector<MappedArea>* areas) {
+  const UniqueFd maps = open_maps();
+  if (!maps.valid()) return false;
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t n = read(maps.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n == 0;
+    text.append(buffer, static_cast<size_t>(n));
+    size_t at = 0;
+    for (size_t stop; (stop = text.find('\n', at)) != std::string::npos; at = stop + 1) {
+      text[stop] = 0;
+      const char* line = text.c_str() + at;
+      // Most lines are elsewhere: look at the addresses before the rest.
+      char* dash = nullptr;
+      if (std::strtoull(line, &dash, 16) >= end) return true;
+      if (*dash != '-' || std::strtoull(dash + 1, nullptr, 16) <= begin) continue;
+      MappedArea a;
+      if (!parse(line, &a)) return false;
+      cut_to(begin, end, &a);
+      areas->push_back(std::move(a));
+    }
+    text.erase(0, at);
   }
-  char link[80];
-  std::snprintf(link, sizeof link, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, area.whole_begin,
-                area.whole_end);
-  return by_path(link, area, writable);
 }
 
 }  // namespace tube::hook

@@ -1,6 +1,7 @@
 // What the kernel says is mapped at some addresses of this process (/proc/thread-self/maps), and
-// the file behind a shared mapping. Reads a file of up to some hundred KiB: for calls that are rare
-// and slow anyway. Any thread.
+// the file behind a shared mapping. Any thread. Asks for the addresses alone where the kernel can
+// be asked (Linux 6.11); else reads the list up to them, some hundred KiB in a program with
+// thousands of mappings.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,11 @@ struct MappedArea {
   std::string path;
 };
 
-// The mappings that intersect [begin, end), in order; gaps are left out. False: the list could not
-// be read.
+// The mappings that intersect [begin, end), in order; gaps are left out. `areas` is empty before.
+// False: the list could not be read.
 bool mapped_areas(uint64_t begin, uint64_t end, std::vector<MappedArea>* areas);
+// The same, always from the list. For mapped_areas, and the test that compares the two.
+bool listed_areas(uint64_t begin, uint64_t end, std::vector<MappedArea>* areas);
 
 // A descriptor of the file that a shared area maps: one that the program still has open, else by
 // its path, else through the kernel's own link (which only privileged processes may open). Invalid
