@@ -72,6 +72,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeRangeHandle>& call,
   if (call->bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = session.check_device_range(call->dptr, call->bytes); error != CUDA_SUCCESS)
     return error;
+  session.copies().settle_uploads();
   std::vector<SharedMemory> blocks;
   CUresult error = unite_blocks(session, call->dptr, call->bytes, &blocks);
   if (error != CUDA_SUCCESS) return error;

@@ -13,6 +13,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcGetMem>& call,
   const BlockId block = session.memory().block_of(call->dptr);
   const Range* range = session.ranges().at(call->dptr);
   if (block == BlockId::kNone || range == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  session.copies().settle_uploads();
   CUresult error = session.residency().unite(block);
   if (error != CUDA_SUCCESS) return error;
   MemoryHandle made;

@@ -70,6 +70,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemTake>& call,
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call,
                 Reply<wire::tubeMemFree>&) {
+  session.copies().settle_uploads();  // from other contexts than the memory's
   return session.memory().free(call->dptr, call->offer != 0);
 }
 

@@ -151,6 +151,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemUnmap>& call, Reply<w
     const Range* last = session.ranges().at(bases.back());
     if (last->bytes > call->size - (last->base - call->ptr)) return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!bases.empty()) session.copies().settle_uploads();
   for (uint64_t base : bases) {
     const CUresult error = session.shared().memory.unmap(base);
     if (error != CUDA_SUCCESS) return error;
@@ -173,7 +174,9 @@ CUresult handle(Session& session, const Decoded<wire::cuMemSetAccess>& call,
   uint64_t covered = 0;
   if (mappings_in(session, call->ptr, call->size, &covered).empty() || covered != call->size)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!only_grants({descs, call->count}) && session.stay_behind_all()) return CUDA_SUCCESS;
+  const bool takes = !only_grants({descs, call->count});
+  if (takes && session.stay_behind_all()) return CUDA_SUCCESS;
+  if (takes) session.copies().settle_uploads();
   return session.shared().memory.set_access(call->ptr, call->size, {descs, call->count});
 }
 
@@ -205,6 +208,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeExportHandle>& call,
                 Reply<wire::tubeExportHandle>& reply) {
   auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
   if (block.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  session.copies().settle_uploads();
   session.contexts().placement().exchanges("it offers memory to other processes");
   UniqueFd fd;
   CUresult error = session.shared().memory.export_fd(block.handle, &fd);

@@ -385,4 +385,10 @@ CUresult Copies::wait_for_uploads(StreamState& stream) {
   return CUDA_SUCCESS;
 }
 
+void Copies::settle_uploads() {
+  if (upload_stream_ == nullptr || uploads_settled_ == uploads_) return;
+  (void)driver_.cuEventSynchronize(upload_stream_->uploaded);
+  uploads_settled_ = uploads_;
+}
+
 }  // namespace tube::proxy

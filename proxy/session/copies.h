@@ -7,7 +7,7 @@
 // that a graph begins or ends with come by here at each launch (calls/graph_lift.h); those in its
 // middle stay the driver's.
 //
-// Session thread only, but for count(). Nothing waits for the GPU.
+// Session thread only, but for count(). Nothing but settle_uploads() waits for the GPU.
 #pragma once
 
 #include <array>
@@ -100,6 +100,11 @@ class Copies {
   bool owes_wait(const StreamState& stream) const { return stream.uploads_seen != uploads_; }
   // Work is about to go to a stream that owes a wait: puts it in front.
   CUresult wait_for_uploads(StreamState& stream);
+  // A record that names no stream is about to take memory away, or to show it to others: waits for
+  // the GPU until the uploads whose calls have returned are over. They have nothing of the client's
+  // but uploads before them, so this waits for no work that waits for it. An error that they ended
+  // with comes back with the next call to the driver.
+  void settle_uploads();
   // The stream goes away.
   void forget(const StreamState& stream) {
     if (upload_stream_ == &stream) upload_stream_ = nullptr;
@@ -150,7 +155,8 @@ class Copies {
   FarCopies far_;
   AskedWord asked_;
   std::function<Failed()> failed_;
-  uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
+  uint64_t uploads_ = 0;          // on legacy streams, and which of those had the last one
+  uint64_t uploads_settled_ = 0;  // the last one that is known to be over
   StreamState* upload_stream_ = nullptr;
   std::array<std::atomic<uint64_t>, static_cast<uint32_t>(CopyKind::kCount)> counts_{};
 };
