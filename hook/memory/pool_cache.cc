@@ -83,6 +83,25 @@ uint64_t kept_of(const Cache& c, CUmemoryPool pool) {
   return bytes;
 }
 
+struct Beyond {
+  CUmemoryPool pool = nullptr;
+  uint32_t device = 0;  // the proxy's number
+  uint64_t bytes = 0;
+};
+
+// Lock held. What each pool keeps beyond its threshold.
+std::vector<Beyond> beyond_thresholds(const Cache& c) {
+  std::vector<Beyond> over;
+  for (const Kept& kept : c.blocks) {
+    const auto known = std::find_if(over.begin(), over.end(),
+                                    [&](const Beyond& entry) { return entry.pool == kept.pool; });
+    if (known != over.end()) continue;
+    const uint64_t bytes = kept_of(c, kept.pool), threshold = threshold_of(kept.pool);
+    over.push_back({kept.pool, kept.context->device, bytes > threshold ? bytes - threshold : 0});
+  }
+  return over;
+}
+
 }  // namespace
 
 bool keep_in_pool(Stream* stream, const Allocation& allocation) {
@@ -130,19 +149,12 @@ void pools_synchronised() {
                                    [&](const Kept& kept) { return c.syncs - kept.sync > kSyncs; });
   if (!any_old) return;
   // The oldest first, until a pool is down to its threshold.
-  std::vector<std::pair<CUmemoryPool, uint64_t>> over;  // bytes beyond
-  for (const Kept& kept : c.blocks) {
-    const auto known = std::find_if(over.begin(), over.end(),
-                                    [&](const auto& entry) { return entry.first == kept.pool; });
-    if (known != over.end()) continue;
-    const uint64_t bytes = kept_of(c, kept.pool), threshold = threshold_of(kept.pool);
-    over.emplace_back(kept.pool, bytes > threshold ? bytes - threshold : 0);
-  }
+  std::vector<Beyond> over = beyond_thresholds(c);
   remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
     if (c.syncs - kept.sync <= kSyncs || capturing(kept.stream)) return false;
-    uint64_t& beyond = std::find_if(over.begin(), over.end(), [&](const auto& entry) {
-                         return entry.first == kept.pool;
-                       })->second;
+    uint64_t& beyond = std::find_if(over.begin(), over.end(), [&](const Beyond& entry) {
+                         return entry.pool == kept.pool;
+                       })->bytes;
     if (beyond == 0) return false;
     beyond -= std::min(beyond, kept.bytes);
     return true;
@@ -176,7 +188,13 @@ uint64_t kept_memory_of(uint32_t device) {
   if (c.count.load(std::memory_order_relaxed) == 0) return 0;
   Locked locked(c.lock);
   uint64_t bytes = 0;
-  for (const Kept& kept : c.blocks) bytes += kept.context->device == device ? kept.bytes : 0;
+  for (const Beyond& of : beyond_thresholds(c)) {
+    if (of.device != device) continue;
+    uint64_t synchronised = 0;
+    for (const Kept& kept : c.blocks)
+      synchronised += kept.pool == of.pool && kept.sync != c.syncs ? kept.bytes : 0;
+    bytes += std::min(of.bytes, synchronised);
+  }
   return bytes;
 }
 

@@ -34,7 +34,8 @@ bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool p
 void pools_synchronised();
 // Everything goes back, behind its streams' work, which is waited for. False: there was nothing.
 bool release_kept_memory();
-// What is kept of the GPU (the proxy's number), in bytes. One load when nothing is.
+// What a driver's pools would have given back of the GPU (the proxy's number), in bytes: what is
+// kept beyond the thresholds and was synchronised since. One load when nothing is kept.
 uint64_t kept_memory_of(uint32_t device);
 // Gives back what the pool keeps beyond `keep` bytes; nullptr never names a pool.
 void trim_kept_memory(CUmemoryPool pool, uint64_t keep);

@@ -55,7 +55,7 @@ constexpr uint64_t visible_total(uint64_t starting_limit_bytes, uint64_t gpu_tot
 // What a function sees of `gpu`, which is the driver's answer: the total above, and as free what
 // its own limit, that total, its workflow's limit and the GPU leave. `kept_bytes` of what it holds
 // it gives back as soon as it needs them: they count as free. Without any limit the driver's answer
-// as it is.
+// and these.
 GpuMemory visible_memory(MemoryBudget function, MemoryBudget workflow,
                          uint64_t starting_limit_bytes, uint64_t kept_bytes, const GpuMemory& gpu);
 

@@ -36,7 +36,7 @@ TEST(MemoryBudget, AWishOnlyLowersWhatIsAllowed) {
 }
 
 TEST(MemoryBudget, WithoutLimitsAFunctionIsToldWhatTheDriverSays) {
-  EXPECT_EQ(visible_memory({9 * kGiB}, {90 * kGiB}, kNoMemoryLimit, kGiB, kGpu), kGpu);
+  EXPECT_EQ(visible_memory({9 * kGiB}, {90 * kGiB}, kNoMemoryLimit, 0, kGpu), kGpu);
   // Nor does what it holds by our count change the driver's answer.
   EXPECT_EQ(visible_memory({79 * kGiB}, kFree, kNoMemoryLimit, 0, kGpu), kGpu);
 }
@@ -76,6 +76,9 @@ TEST(MemoryBudget, WhatIsKeptCountsAsFree) {
             kGiB);
   EXPECT_EQ(visible_memory({4 * kGiB, 2 * kGiB}, others, 4 * kGiB, kGiB, kGpu).free_bytes, 0u)
       << "without it, still more than allowed";
+  const GpuMemory with_kept{71 * kGiB, 80 * kGiB};
+  EXPECT_EQ(visible_memory({9 * kGiB}, {90 * kGiB}, kNoMemoryLimit, kGiB, kGpu), with_kept)
+      << "without limits, too";
   // Whoever says that it keeps more than it holds sees no more than its limit, or the GPU.
   EXPECT_EQ(visible_memory({kGiB, 4 * kGiB}, others, 4 * kGiB, UINT64_MAX, kGpu).free_bytes,
             4 * kGiB);
