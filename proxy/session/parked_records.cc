@@ -1,42 +1,70 @@
 #include "proxy/session/parked_records.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace tube::proxy {
+namespace {
 
-bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
-  if (keys.behind == wire::Behind::kAll && uses.count != 0) return true;
-  if (keys.behind != wire::Behind::kNamed && uses.ends != 0) return true;
-  for (const ParkKeys::Key& key : keys.all()) {
-    const auto found = uses.keys.find(key.value);
-    if (found == uses.keys.end()) continue;
-    if (found->second.changers != 0 || (key.looks && found->second.users != 0)) return true;
-  }
-  return false;
+constexpr uint64_t kLast = UINT64_MAX;  // the place of a record that has not come
+
+uint64_t first(const std::set<uint64_t>& places) {
+  return places.empty() ? kLast : *places.begin();
 }
 
-void ParkedRecords::note(Uses& uses, const ParkKeys& keys, int by) {
-  if (keys.uses) uses.count += static_cast<size_t>(by);
-  if (keys.behind == wire::Behind::kAll) uses.ends += static_cast<size_t>(by);
-  for (const ParkKeys::Key& key : keys.all()) {
-    Use& use = uses.keys[key.value];
-    (key.changes ? use.changers : use.users) += static_cast<uint32_t>(by);
-    if (use.changers == 0 && use.users == 0) uses.keys.erase(key.value);
-  }
+}  // namespace
+
+bool ParkedRecords::Queue::idle() const {
+  return held_users == 0 && held_changers == 0 && users.empty() && changers.empty();
+}
+
+bool ParkedRecords::Queue::stops(uint64_t place, bool looks) const {
+  if (held_changers != 0 || first(changers) < place) return true;
+  return looks && (held_users != 0 || first(users) < place);
 }
 
 bool ParkedRecords::must_stay(const ParkKeys& keys) const {
   if (!any_) return false;
-  if (keys.behind != wire::Behind::kTried) return stays(keys, kept_);
-  ParkKeys names = keys;
-  names.behind = wire::Behind::kNamed;
-  return stays(names, kept_);
+  if (keys.behind == wire::Behind::kAll && uses()) return true;
+  const bool named = keys.behind == wire::Behind::kNamed || keys.behind == wire::Behind::kTried;
+  if (!named && ends_.stops(kLast, false)) return true;
+  return std::ranges::any_of(keys.all(), [&](const ParkKeys::Key& key) {
+    const auto found = queues_.find(key.value);
+    return found != queues_.end() && found->second.stops(kLast, key.looks);
+  });
+}
+
+// What looks needs no note of it: it may go once it is the first in the queue.
+bool ParkedRecords::is_stopped(uint64_t place, const ParkKeys& keys) {
+  bool stopped = false;
+  each_queue(keys, [&](Queue& queue, const ParkKeys::Key& key) {
+    if (stopped || !queue.stops(place, key.looks)) return;
+    stopped = true;
+    if (!key.looks) queue.waiting.insert(place);
+  });
+  return stopped;
+}
+
+void ParkedRecords::moves(Queue& queue) {
+  if (queue.held_changers != 0) return;
+  const uint64_t changer = first(queue.changers);
+  const uint64_t next = std::min(changer, first(queue.users));
+  if (next != kLast) may_go_.insert(next);
+  while (!queue.waiting.empty() && *queue.waiting.begin() <= changer)
+    may_go_.insert(queue.waiting.extract(queue.waiting.begin()));
+}
+
+void ParkedRecords::join(uint64_t place, const ParkKeys& keys) {
+  each_queue(keys, [&](Queue& queue, const ParkKeys::Key& key) {
+    (key.changes ? queue.changers : queue.users).insert(place);
+  });
 }
 
 void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::byte> payload,
                          const ParkKeys& keys) {
-  Record& record = records_.emplace_back();
+  const uint64_t place = ++last_place_;
+  Record& record = records_[place];
   record.header = header;
   record.keys = keys;
   record.keys.uses = keys.behind != wire::Behind::kTried || header.reply_slot == abi::kNoReply;
@@ -44,39 +72,53 @@ void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::b
   record.data = std::make_unique_for_overwrite<std::byte[]>(payload.size());
   if (!payload.empty()) std::memcpy(record.data.get(), payload.data(), payload.size());
   bytes_ += payload.size();
-  note(kept_, record.keys, +1);
+  join(place, record.keys);
+  if (!is_stopped(place, record.keys)) may_go_.insert(place);
   if (keys.behind == wire::Behind::kAll) count(ends_kept_);
   any_ = true;
 }
 
-ParkedRecords::Record ParkedRecords::take(std::list<Record>::iterator it) {
-  Record record = std::move(*it);
+ParkedRecords::Record ParkedRecords::take(std::map<uint64_t, Record>::iterator it) {
+  const uint64_t place = it->first;
+  Record record = std::move(it->second);
   records_.erase(it);
   bytes_ -= record.bytes;
-  note(kept_, record.keys, -1);
+  each_queue(record.keys, [&](Queue& queue, const ParkKeys::Key& key) {
+    (key.changes ? queue.changers : queue.users).erase(place);
+    queue.waiting.erase(place);
+    moves(queue);
+  });
+  may_go_.erase(place);  // it may name a thing twice
   return record;
 }
 
-void ParkedRecords::put_back(std::list<Record>::iterator before, Record record) {
+void ParkedRecords::put_back(uint64_t place, Record record) {
   bytes_ += record.bytes;
-  note(kept_, record.keys, +1);
-  records_.insert(before, std::move(record));
+  join(place, record.keys);
+  may_go_.insert(place);
+  records_.emplace(place, std::move(record));
 }
 
 void ParkedRecords::hold(const ParkKeys& keys) {
-  note(held_, keys, +1);
+  each_queue(keys, [](Queue& queue, const ParkKeys::Key& key) {
+    ++(key.changes ? queue.held_changers : queue.held_users);
+  });
   any_ = true;
 }
 
 void ParkedRecords::let_go(const ParkKeys& keys) {
-  note(held_, keys, -1);
-  any_ = held_.count != 0 || !records_.empty();
+  each_queue(keys, [&](Queue& queue, const ParkKeys::Key& key) {
+    --(key.changes ? queue.held_changers : queue.held_users);
+    moves(queue);
+  });
+  any_ = holds() || !records_.empty();
 }
 
 void ParkedRecords::clear() {
   records_.clear();
-  kept_ = {};
-  held_ = {};
+  queues_.clear();
+  unnamed_ = ends_ = {};
+  may_go_.clear();
   bytes_ = 0;
   any_ = false;
 }

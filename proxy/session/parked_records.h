@@ -19,18 +19,21 @@
 // for the answer meanwhile, and so has nothing that another thread's record may end: no record
 // stays behind them but by their names.
 //
-// Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record, and for each
-// that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only, but
-// for ends_kept() and ends_done().
+// Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record. Each key has
+// its records in a queue; when a stream is let go, or a record goes, only those are looked at
+// before which something has left a queue (`may_go_`), however many are kept. Bounded by records
+// and bytes. Session thread only, but for ends_kept() and ends_done().
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "protocol/handle_id.h"
 #include "protocol/wire_support.h"
@@ -100,12 +103,12 @@ class ParkedRecords {
   // Whether anything is held or kept; otherwise every record may go.
   bool any() const { return any_; }
   // Whether something is held or kept that may use without naming it what others end.
-  bool uses() const { return held_.count != 0 || kept_.count != 0; }
+  bool uses() const { return holds() || !unnamed_.users.empty(); }
   // Whether a stream is held. False inside release() for a record that stays behind all, whatever
   // is kept behind it.
-  bool holds() const { return held_.count != 0; }
+  bool holds() const { return unnamed_.held_users != 0; }
   // Whether something that ends what others may use is kept.
-  bool ends() const { return kept_.ends != 0; }
+  bool ends() const { return !ends_.changers.empty(); }
   // What comes with these keys must stay: something before it is held or kept. What is tried first
   // stays by its names alone.
   bool must_stay(const ParkKeys& keys) const;
@@ -126,29 +129,25 @@ class ParkedRecords {
   // place.
   template <class Execute>
   void release(Execute&& execute) {
-    Uses before;
-    for (auto it = records_.begin(); it != records_.end();) {
-      if (stays(it->keys, before)) {
-        note(before, it->keys, +1);
-        ++it;
-        continue;
-      }
-      Record record = take(it++);
-      if (execute(record.header, record.payload())) {
-        if (record.keys.behind == wire::Behind::kAll) count(ends_done_);
-        continue;
-      }
-      note(before, record.keys, +1);
-      put_back(it, std::move(record));
+    uint64_t place = 0;  // what comes to be in front of it meanwhile is for the next time
+    for (auto next = may_go_.begin(); next != may_go_.end(); next = may_go_.upper_bound(place)) {
+      place = *next;
+      may_go_.erase(next);
+      ++looked_at_;
+      const auto it = records_.find(place);
+      if (is_stopped(place, it->second.keys)) continue;
+      Record record = take(it);
+      if (!execute(record.header, record.payload())) put_back(place, std::move(record));
+      else if (record.keys.behind == wire::Behind::kAll) count(ends_done_);
     }
-    any_ = held_.count != 0 || !records_.empty();
+    any_ = holds() || !records_.empty();
   }
   // Forgets all: the client is gone.
   void clear();
   // In their order, `see(header, payload)`.
   template <class See>
   void each(See&& see) const {
-    for (const Record& record : records_) see(record.header, record.payload());
+    for (const auto& [place, record] : records_) see(record.header, record.payload());
   }
 
   // Of the records that stay behind all, which keep their order: how many were ever kept, and how
@@ -158,35 +157,53 @@ class ParkedRecords {
 
   size_t count() const { return records_.size(); }
   size_t bytes() const { return bytes_; }
+  // How many records release() has ever looked at.
+  uint64_t looked_at() const { return looked_at_; }
 
  private:
-  struct Use {
-    uint32_t users = 0;
-    uint32_t changers = 0;
-  };
-  // What stands before a record: held streams, or kept records.
-  struct Uses {
-    std::unordered_map<uint64_t, Use> keys;
-    size_t count = 0;  // that may use what others end
-    size_t ends = 0;   // kAll
+  // Who names one thing. Records by their places, which grow in the order in which they came.
+  struct Queue {
+    uint32_t held_users = 0, held_changers = 0;  // by hold()
+    std::set<uint64_t> users, changers;          // kept
+    std::set<uint64_t> waiting;                  // of them: not looked at before a changer is gone
+
+    bool idle() const;
+    // Whether a record at `place` stays behind what is held or kept in front of it.
+    bool stops(uint64_t place, bool looks) const;
   };
 
-  static bool meets(const ParkKeys& keys, const Uses& uses);
-  static void note(Uses& uses, const ParkKeys& keys, int by);
-  // Whether a record behind these must not go.
-  bool stays(const ParkKeys& keys, const Uses& before) const {
-    return meets(keys, held_) || meets(keys, before);
+  // `see(queue, key)` for each thing that the record names, and those that it stays behind unnamed.
+  template <class See>
+  void each_queue(const ParkKeys& keys, See&& see) {
+    for (const ParkKeys::Key& key : keys.all()) {
+      const auto it = queues_.try_emplace(key.value).first;
+      see(it->second, key);
+      if (it->second.idle()) queues_.erase(it);
+    }
+    const bool all = keys.behind == wire::Behind::kAll;
+    if (keys.uses) see(unnamed_, ParkKeys::Key{.value = 0, .changes = false, .looks = all});
+    if (keys.behind != wire::Behind::kNamed)
+      see(ends_, ParkKeys::Key{.value = 0, .changes = all, .looks = false});
   }
   static void count(std::atomic<uint64_t>& ends) { ends.fetch_add(1, std::memory_order_release); }
-  Record take(std::list<Record>::iterator it);
-  void put_back(std::list<Record>::iterator before, Record record);
+  // Whether the kept record must not go. Then it is in `may_go_` again when what stops it is gone.
+  bool is_stopped(uint64_t place, const ParkKeys& keys);
+  void join(uint64_t place, const ParkKeys& keys);
+  // Something has left the queue.
+  void moves(Queue& queue);
+  Record take(std::map<uint64_t, Record>::iterator it);
+  void put_back(uint64_t place, Record record);
 
   const Limits limits_;
   bool any_ = false;
   size_t bytes_ = 0;
-  Uses held_;  // by hold()
-  Uses kept_;  // by the records
-  std::list<Record> records_;
+  uint64_t looked_at_ = 0;
+  std::map<uint64_t, Record> records_;  // by place
+  uint64_t last_place_ = 0;
+  std::unordered_map<uint64_t, Queue> queues_;  // by key
+  Queue unnamed_;              // users: what may use what others end; what is kAll looks at it
+  Queue ends_;                 // changers: kAll; users: kEnds and kTried
+  std::set<uint64_t> may_go_;  // all kept records that nothing stops, and some others
   std::atomic<uint64_t> ends_kept_{0}, ends_done_{0};
 };
 
