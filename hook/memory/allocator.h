@@ -29,7 +29,8 @@ CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool po
 // Memory of this client's pinned slot, entered as `kind` (kPinned or kManaged).
 CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address);
 
-// Gives back what is kept, and waits until its streams have come there. False: nothing was kept.
+// Gives back what is kept, and waits until its streams have come there, for two seconds at most.
+// False: nothing was kept.
 bool give_kept_back();
 // For calls that take GPU memory in other ways (handles, arrays, nodes of graphs): `ask` has the
 // proxy's answer, and is called once more as above.

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "hook/objects/pool.h"
 #include "hook/objects/support.h"
 #include "hook/objects/thread.h"
@@ -14,6 +15,10 @@ namespace {
 constexpr uint32_t kSyncs = 16;
 constexpr size_t kMostBlocks = 1024;
 constexpr uint64_t kMostBytes = 1ull << 30;
+// How long an allocation that finds no memory waits for what its program has freed: as long as the
+// proxy would by default (TUBE_MEMORY_WAIT_MS). A stream may wait for what this very thread does
+// next.
+constexpr uint64_t kLongestWaitNs = 2'000'000'000;
 
 struct Kept {
   uint64_t base = 0;
@@ -23,6 +28,7 @@ struct Kept {
   uint64_t stream_id = 0;
   CUmemoryPool pool = nullptr;
   uint32_t sync = 0;  // how many synchronisations there had been
+  WorkPoint freed;    // where in its stream
 };
 
 struct Cache {
@@ -113,8 +119,8 @@ bool keep_in_pool(Stream* stream, const Allocation& allocation) {
   if (c.blocks.size() >= kMostBlocks) return false;
   if (c.bytes + bytes > kMostBytes && kept_of(c, allocation.pool) + bytes > pool->release_threshold)
     return false;
-  c.blocks.push_back(
-      {allocation.base, bytes, allocation.context, stream, stream->id, allocation.pool, c.syncs});
+  c.blocks.push_back({allocation.base, bytes, allocation.context, stream, stream->id,
+                      allocation.pool, c.syncs, work_so_far(stream)});
   c.bytes += bytes;
   c.count.store(static_cast<uint32_t>(c.blocks.size()), std::memory_order_relaxed);
   return true;
@@ -161,26 +167,50 @@ void pools_synchronised() {
   });
 }
 
+namespace {
+
+// Lock held. At once, where nothing of the GPU's work concerns the memory any more. So a stream may
+// capture meanwhile, or wait for whatever came behind the free.
+uint32_t release_ended(Cache& c) {
+  if (!uploads_ended()) return 0;
+  return remove_if(c, Back::kNow,
+                   [](const Kept& kept) { return work_ended(kept.stream, kept.freed); });
+}
+
+// Lock held. The rest goes behind its streams; `*marks`: when it has gone, and when what stays with
+// a capturing stream can.
+uint32_t release_behind_streams(Cache& c, std::vector<std::pair<Stream*, Mark>>* marks) {
+  std::vector<Stream*> streams;
+  const uint32_t gone = remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
+    if (std::find(streams.begin(), streams.end(), kept.stream) == streams.end())
+      streams.push_back(kept.stream);
+    return !capturing(kept.stream);
+  });
+  for (Stream* stream : streams) {
+    Mark mark;
+    if (mark_stream(stream, &mark) == CUDA_SUCCESS) marks->emplace_back(stream, mark);
+  }
+  return gone;
+}
+
+}  // namespace
+
 bool release_kept_memory() {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return false;
-  std::vector<std::pair<Stream*, Mark>> freed;
+  const uint64_t deadline = now_ns() + kLongestWaitNs;
+  settle_uploads(deadline);
+  std::vector<std::pair<Stream*, Mark>> marks;
+  uint32_t gone = 0;
   {
     Locked locked(c.lock);  // as long as it keeps memory of a stream, that has not ended
-    std::vector<Stream*> streams;
-    remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
-      if (capturing(kept.stream)) return false;
-      if (std::find(streams.begin(), streams.end(), kept.stream) == streams.end())
-        streams.push_back(kept.stream);
-      return true;
-    });
-    for (Stream* stream : streams) {
-      Mark mark;
-      if (mark_stream(stream, &mark) == CUDA_SUCCESS) freed.emplace_back(stream, mark);
-    }
+    gone += release_ended(c);
+    gone += release_behind_streams(c, &marks);
   }
-  for (const auto& [stream, mark] : freed) (void)wait_mark(mark, stream);
-  return !freed.empty();
+  for (const auto& [stream, mark] : marks) (void)reach_mark_by(mark, stream, deadline);
+  Locked locked(c.lock);
+  if (!marks.empty()) gone += release_ended(c);  // of streams that capture
+  return gone != 0;
 }
 
 uint64_t kept_memory_of(uint32_t device) {

@@ -32,7 +32,9 @@ bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool p
 // The program has synchronised: what was not taken for long goes back. One load when nothing is
 // kept.
 void pools_synchronised();
-// Everything goes back, behind its streams' work, which is waited for. False: there was nothing.
+// Everything goes back: at once, or behind its streams' work, which is waited for, for two seconds
+// at most (it may wait for this thread). False: there was nothing, or only memory whose stream
+// captures and has not done the work before.
 bool release_kept_memory();
 // What a driver's pools would have given back of the GPU (the proxy's number), in bytes: what is
 // kept beyond the thresholds and was synchronised since. One load when nothing is kept.

@@ -22,7 +22,8 @@ void begin_streams(Context* context) {
     stream->unique = next_unique();
     // Of the context that had this object before.
     connection().words.release(std::exchange(stream->word, 0));
-    stream->posted = stream->signalled = stream->uploads_until = stream->value = 0;
+    stream->posted = stream->signalled = stream->own_signalled = 0;
+    stream->uploads_until = stream->value = 0;
   }
   context->legacy.id = wire::kLegacyStream;
   context->ended.id = wire::kEndedStreams;

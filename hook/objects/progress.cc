@@ -101,6 +101,7 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
     if (covered != stream->signalled || stream->value == 0)
       stream->value = c.words.next_value(stream->word);
     stream->signalled = covered;
+    stream->own_signalled = stream->posted;
     *mark = Mark{stream->word, stream->value};
     r->stream = stream->id;
     r->word = stream->word;
@@ -111,10 +112,11 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
 
 CUresult ask_unmarked(Stream* stream) {
   Connection& c = connection();
-  uint64_t covered;
+  uint64_t covered, own;
   {
     Locked locked(c.producer);
     covered = posted_so_far(stream);
+    own = stream->posted;
     if (covered == stream->signalled || capturing(stream)) return CUDA_SUCCESS;
   }
   Request<wire::tubeStreamProbe> r;
@@ -124,11 +126,40 @@ CUresult ask_unmarked(Stream* stream) {
   if (result != CUDA_SUCCESS) return result;
   Locked locked(c.producer);
   if (stream->signalled < covered) stream->signalled = covered;
+  if (stream->own_signalled < own) stream->own_signalled = own;
   return CUDA_SUCCESS;
 }
 
 bool mark_reached(const Mark& mark) {
   return mark.word == 0 || connection().words.reached(mark.word, mark.value);
+}
+
+WorkPoint work_so_far(const Stream* stream) {
+  Locked locked(connection().producer);
+  const bool behind_legacy = stream->blocking() && !stream->legacy();
+  return {posted_so_far(stream), behind_legacy ? stream->context->legacy.posted : 0};
+}
+
+bool work_ended(const Stream* stream, const WorkPoint& point) {
+  Locked locked(connection().producer);
+  if (stream->signalled < point.posted || !mark_reached(Mark{stream->word, stream->value}))
+    return false;
+  // A signal on a blocking stream says nothing of the legacy one, which its work was behind.
+  const Stream& legacy = stream->context->legacy;
+  return point.legacy == 0 ||
+         (legacy.own_signalled >= point.legacy && mark_reached(Mark{legacy.word, legacy.value}));
+}
+
+bool uploads_ended() {
+  Locked locked(connection().producer);
+  const Context* context = last_made_context.load(std::memory_order_acquire);
+  for (; context != nullptr; context = context->made_before) {
+    const Stream& legacy = context->legacy;
+    if (!context->alive.load(std::memory_order_acquire) || legacy.uploads_until == 0) continue;
+    if (legacy.signalled < legacy.uploads_until || !mark_reached(Mark{legacy.word, legacy.value}))
+      return false;
+  }
+  return true;
 }
 
 CUresult take_error() {
@@ -181,6 +212,14 @@ CUresult wait_mark(const Mark& mark, Stream* stream) {
   return code != CUDA_SUCCESS ? code : last;
 }
 
+bool reach_mark_by(const Mark& mark, Stream* stream, uint64_t deadline_ns) {
+  if (mark_reached(mark)) return true;
+  Connection& c = connection();
+  (void)c.waiter.until_polled(shared::WaitReason::kWord, c.peer, probe_of(stream),
+                              [&] { return mark_reached(mark) || now_ns() >= deadline_ns; });
+  return mark_reached(mark);
+}
+
 CUresult settle_stream(Stream* stream) {
   Mark mark;
   if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
@@ -215,6 +254,21 @@ void add_marks(Context* context, std::vector<Waited>* all) {
 }
 
 }  // namespace
+
+void settle_uploads(uint64_t deadline_ns) {
+  if (uploads_ended()) return;
+  std::vector<Waited> all;
+  for_each_context([&](Context* context) {
+    Stream* legacy = &context->legacy;
+    Mark mark;
+    {
+      Locked locked(connection().producer);
+      if (legacy->uploads_until == 0) return;
+    }
+    if (mark_stream(legacy, &mark) == CUDA_SUCCESS) all.push_back({legacy, mark});
+  });
+  for (const Waited& waited : all) (void)reach_mark_by(waited.mark, waited.stream, deadline_ns);
+}
 
 CUresult sync_context(Context* context) {
   // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to

@@ -24,6 +24,25 @@ CUresult ask_unmarked(Stream* stream);
 // Waits; then the errors of posted calls, once, and the sticky error, always.
 CUresult wait_mark(const Mark& mark, Stream* stream);
 bool mark_reached(const Mark& mark);
+// Waits until then at most (base/clock.h), and takes no errors. False: not reached, or the proxy is
+// gone.
+bool reach_mark_by(const Mark& mark, Stream* stream, uint64_t deadline_ns);
+
+// A point in a stream's work that has no mark: what was posted by then, as counts.
+struct WorkPoint {
+  uint64_t posted = 0;
+  uint64_t legacy = 0;  // of the legacy stream, where the stream's work is behind that one's
+};
+WorkPoint work_so_far(const Stream* stream);
+// True: everything before the point has ended. False: it has not, or there is no signal behind it
+// that would tell. Uploads that nobody waited for are apart (below). Never waits.
+bool work_ended(const Stream* stream, const WorkPoint& point);
+// Whether all small uploads that returned before their copy (calls/copy_paths.cc) have ended, in
+// all contexts; and a wait for them until then at most, which also waits for what the legacy
+// streams have beside them.
+bool uploads_ended();
+void settle_uploads(uint64_t deadline_ns);
+
 CUresult settle_stream(Stream* stream);
 // The same for calls at which the driver shows what kernels have printed: those that wait for the
 // GPU by their nature.

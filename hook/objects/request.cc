@@ -87,8 +87,10 @@ void RawRequest::mark_operation() {
     context = stream_->context;
     ++stream_->posted;
     if (stream_->blocking()) ++context->blocking_posted;
-    if (signals_)
+    if (signals_) {
       stream_->signalled = stream_->legacy() ? context->blocking_posted : stream_->posted;
+      stream_->own_signalled = stream_->posted;
+    }
   } else if (context == nullptr) {
     context = current_context();
   }

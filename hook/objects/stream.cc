@@ -50,7 +50,7 @@ Stream* allocate_stream(Context* context, uint32_t flags, int32_t priority) {
   stream->priority = priority;
   stream->per_thread = false;
   stream->word = 0;
-  stream->posted = stream->signalled = stream->value = 0;
+  stream->posted = stream->signalled = stream->own_signalled = stream->value = 0;
   stream->capture.store(nullptr, std::memory_order_relaxed);
   return stream;
 }

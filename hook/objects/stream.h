@@ -39,6 +39,7 @@ struct Stream {
   uint64_t posted = 0;  // operations put into the ring for this stream
   uint64_t signalled =
       0;  // `posted` (legacy: the context's blocking_posted) when the last value was posted
+  uint64_t own_signalled = 0;  // `posted` then, also of the legacy stream
   uint64_t value = 0;          // last value posted to `word`
   uint64_t uploads_until = 0;  // legacy: behind `signalled` only uploads were posted until the
                                // context's blocking_posted was this
