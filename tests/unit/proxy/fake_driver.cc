@@ -58,6 +58,7 @@ void fill_streams(Driver& d) {
   d.cuCtxGetCurrent = [](CUcontext* context) { *context = nullptr; return CUDA_SUCCESS; };
   d.cuEventDestroy_v2 = [](CUevent) { --state.live_events; return CUDA_SUCCESS; };
   d.cuEventRecord = [](CUevent e, CUstream s) { state.recorded.push_back(e); state.calls.push_back("record s" + number(s)); return CUDA_SUCCESS; };
+  d.cuEventSynchronize = [](CUevent) { state.calls.push_back("event waited for"); return CUDA_SUCCESS; };
   d.cuEventQuery = [](CUevent e) {
     ++state.event_queries;
     return state.events_wait && !state.reached.contains(e) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;

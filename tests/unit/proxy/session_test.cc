@@ -1,5 +1,6 @@
 // A session fed through its real ring, over a driver that does nothing: what it accepts, refuses
 // and gives back.
+#include <algorithm>
 #include <new>
 #include <random>
 #include <stdexcept>
@@ -238,6 +239,30 @@ TEST_F(SessionTest, OtherStreamsWaitForAnUploadOnTheLegacyStreamOnce) {
   upload.left = 0;  // of an asynchronous call, or of one that waits
   post(upload);
   EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  EXPECT_EQ(async_error(), 0u);
+}
+
+// It may be another context's than the memory's, whose streams the client has waited for.
+TEST_F(SessionTest, AFreeWaitsForAnUploadOnTheLegacyStreamOnce) {
+  wire::tubeCopyChunk upload{};
+  upload.bytes = 8;
+  upload.stream = wire::kLegacyStream;
+  const auto waits_of_free = [&](uint64_t address) {
+    test::fake().calls.clear();
+    wire::tubeMemFree free{};
+    free.dptr = address;
+    post(free);
+    return std::count(test::fake().calls.begin(), test::fake().calls.end(), "event waited for");
+  };
+  const uint64_t a = allocate(64), b = allocate(64), c = allocate(64);
+  upload.dptr = a;
+  post(upload);
+  EXPECT_EQ(waits_of_free(a), 0) << "its call waits";
+  upload.dptr = b;
+  upload.left = 1;
+  post(upload);
+  EXPECT_EQ(waits_of_free(b), 1);
+  EXPECT_EQ(waits_of_free(c), 0);
   EXPECT_EQ(async_error(), 0u);
 }
 
