@@ -22,6 +22,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr size_t kMostKept = 4096;
+constexpr int kMostLooks = 4;  // at what others have read of a file that changes all the time
 constexpr uint64_t kPiece = 256u << 10;  // compared at a time: a core's cache holds it
 
 Error image_error(CUresult code, std::string message) {
@@ -107,16 +108,24 @@ bool Image::managed(std::span<const int> capabilities) const {
 std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<Image> image) {
   const Hash128 hash = hash128(image->data(), image->size());
   image->content_ = hash;
-  std::lock_guard lock(mutex_);
-  auto& known = by_content_[hash];
-  std::shared_ptr<const Image> same = known.lock();
-  // The hash is not made for hostile input: compare the bytes.
-  if (same != nullptr && same->size() == image->size() &&
-      std::memcmp(same->data(), image->data(), image->size()) == 0)
-    return same;
-  known = image;
-  forget_gone();
-  return image;
+  for (std::shared_ptr<const Image> other;;) {
+    std::shared_ptr<const Image> same;
+    {
+      std::lock_guard lock(mutex_);
+      auto& known = by_content_[hash];
+      same = known.lock();
+      if (same == nullptr || same == other) {
+        known = image;
+        forget_gone();
+        return image;
+      }
+    }
+    // The hash is not made for hostile input: compare the bytes. Without the lock: it takes long.
+    if (same->size() == image->size() &&
+        std::memcmp(same->data(), image->data(), image->size()) == 0)
+      return same;
+    other = std::move(same);
+  }
 }
 
 void ImageStore::keep(std::shared_ptr<const Image> image) {
@@ -165,10 +174,52 @@ Result<std::shared_ptr<const Image>> ImageStore::from_bytes(
   return share(std::move(image));
 }
 
-std::shared_ptr<const Image> ImageStore::known_at(const FileKey& key) {
+// What was read of the place; not `other`, which is not there now, unless somebody has just read
+// that again. nullptr: the caller has to read it; with `*own`, others wait for him.
+std::shared_ptr<const Image> ImageStore::known_at(const FileKey& key,
+                                                  const std::shared_ptr<const Image>& other,
+                                                  std::shared_ptr<Reading>* own) {
+  std::unique_lock lock(mutex_);
+  if (const auto found = by_file_.find(key); found != by_file_.end()) {
+    std::shared_ptr<const Image> known = found->second.lock();
+    if (known != nullptr && known != other) return known;
+  }
+  const auto found = readings_.find(key);
+  if (found == readings_.end()) {
+    *own = readings_.emplace(key, std::make_shared<Reading>()).first->second;
+    return nullptr;
+  }
+  const std::shared_ptr<Reading> reading = found->second;
+  ++waiting_;
+  (void)read_.wait_for(lock, patience_, [&] { return reading->over; });
+  --waiting_;
+  return reading->image;
+}
+
+// The image of which the file holds the bytes, if somebody has read it; else as above.
+std::shared_ptr<const Image> ImageStore::known_in(int fd, const FileKey& key,
+                                                  std::span<const int> capabilities,
+                                                  std::shared_ptr<Reading>* own) {
+  std::shared_ptr<const Image> known;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    known = known_at(key, known, own);
+    if (known == nullptr) break;
+    if (still_holds(fd, std::get<2>(key), *known, capabilities)) return known;
+  }
+  return nullptr;
+}
+
+// Whatever became of it: nobody waits for who has gone.
+void ImageStore::read_over(const FileKey& key, Reading& own) {
   std::lock_guard lock(mutex_);
-  const auto known = by_file_.find(key);
-  return known != by_file_.end() ? known->second.lock() : nullptr;
+  own.over = true;
+  readings_.erase(key);
+  read_.notify_all();
+}
+
+size_t ImageStore::waiting() const {
+  std::lock_guard lock(mutex_);
+  return waiting_;
 }
 
 Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrusted_offset,
@@ -184,9 +235,11 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
     return image_error(CUDA_ERROR_INVALID_IMAGE, "the image lies outside its file");
   }
   const FileKey key{info.st_dev, info.st_ino, untrusted_offset, untrusted_size};
-  if (auto known = known_at(key);
-      known != nullptr && still_holds(fd, untrusted_offset, *known, capabilities))
-    return known;
+  std::shared_ptr<Reading> own;
+  if (auto known = known_in(fd, key, capabilities, &own); known != nullptr) return known;
+  const ScopeGuard over([&] {
+    if (own != nullptr) read_over(key, *own);
+  });
   std::shared_ptr<Image> image = make(untrusted_size);
   if (image == nullptr)
     return image_error(CUDA_ERROR_OUT_OF_MEMORY, "no host memory for a module image");
@@ -197,6 +250,7 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
   *read_bytes += untrusted_size;
   std::shared_ptr<const Image> shared = share(std::move(image));
   std::lock_guard lock(mutex_);
+  if (own != nullptr) own->image = shared;
   by_file_[key] = shared;
   forget_gone();
   return shared;

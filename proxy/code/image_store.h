@@ -8,12 +8,16 @@
 // cache, so nothing is allocated, copied as a whole or hashed (4 to 8 GB/s of a core at 2 GHz,
 // where reading and hashing the whole takes 1.2), and without the machine code for generations of
 // GPUs that the proxy does not have, which is most of a library's. A file's times prove nothing: a
-// store through a shared mapping whose page is dirty already changes none. An image lives as long
-// as somebody holds it; the last ones that the driver has taken, up to limits::kKeptImageBytes, are
-// held here, for the next function. Any thread; `mutex_` (rank 30) guards the two indexes and is
-// not held while bytes are read.
+// store through a shared mapping whose page is dirty already changes none. Of functions that come
+// with the same part of a file at the same time, one reads it and the others wait for that, then
+// compare their file with it as ever: a burst of them costs one copy. An image lives as long as
+// somebody holds it; the last ones that the driver has taken, up to limits::kKeptImageBytes, are
+// held here, for the next function. Any thread; `mutex_` (rank 30) guards the indexes and is not
+// held while bytes are read or compared.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -63,11 +67,15 @@ class Image {
 
 class ImageStore {
  public:
+  // Who finds a part of a file being read waits for that so long: a file system may hang.
+  explicit ImageStore(std::chrono::milliseconds patience = std::chrono::seconds(30))
+      : patience_(patience) {}
   // What counts the images' bytes; before any.
   void count_in(HostBudget* host) { host_ = host; }
   HostBudget* host() const { return host_; }
   // Error code: CUresult. `capabilities` are those of the GPUs, times ten, that the image is for;
-  // empty: all of its bytes count. from_fd adds to `*read_bytes` what it had to copy.
+  // empty: all of its bytes count. from_fd adds to `*read_bytes` what it had to copy, and may stand
+  // behind who reads the same part: when that fails or takes too long, it reads for itself.
   Result<std::shared_ptr<const Image>> from_bytes(std::span<const std::byte> untrusted_bytes);
   Result<std::shared_ptr<const Image>> from_fd(int fd, uint64_t untrusted_offset,
                                                uint64_t untrusted_size,
@@ -75,16 +83,33 @@ class ImageStore {
                                                uint64_t* read_bytes);
   // The driver has taken it: it is worth keeping.
   void keep(std::shared_ptr<const Image> image);
+  // How many wait for somebody's reading now.
+  size_t waiting() const;
 
  private:
   using FileKey = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;  // device, inode, place
-  std::shared_ptr<const Image> known_at(const FileKey& key);
+  // Somebody reads what is at a place; under mutex_.
+  struct Reading {
+    bool over = false;
+    std::shared_ptr<const Image> image;  // then, for those who wait; nullptr: it failed
+  };
+  std::shared_ptr<const Image> known_at(const FileKey& key,
+                                        const std::shared_ptr<const Image>& other,
+                                        std::shared_ptr<Reading>* own);
+  std::shared_ptr<const Image> known_in(int fd, const FileKey& key,
+                                        std::span<const int> capabilities,
+                                        std::shared_ptr<Reading>* own);
+  void read_over(const FileKey& key, Reading& own);
   std::shared_ptr<const Image> share(std::shared_ptr<Image> image);
   void forget_gone();
   std::shared_ptr<Image> make(uint64_t bytes);
 
+  const std::chrono::milliseconds patience_;
   HostBudget* host_ = nullptr;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::condition_variable read_;  // a reading is over
+  std::map<FileKey, std::shared_ptr<Reading>> readings_;
+  size_t waiting_ = 0;
   std::map<FileKey, std::weak_ptr<const Image>> by_file_;
   std::unordered_map<Hash128, std::weak_ptr<const Image>, Hash128Hasher> by_content_;
   std::deque<std::shared_ptr<const Image>> kept_;  // the newest last

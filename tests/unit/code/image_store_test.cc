@@ -5,8 +5,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -115,6 +122,120 @@ TEST_F(ImageStoreTest, AFileCutShortIsRefused) {
   ASSERT_NE(load(4096), nullptr);
   ASSERT_EQ(ftruncate(file.get(), kBytes), 0);
   EXPECT_EQ(load(4096), nullptr);
+}
+
+// Several that load the same part at once. What takes memory for an image tells `first_takes` who
+// is the first to do so, in the middle of the load; its answer is what the machine has left.
+class ImageStoreCrowd : public ImageStoreTest {
+ protected:
+  static constexpr size_t kCrowd = 6;
+  static constexpr uint64_t kLarge = 2u << 20;  // for each of these the budget asks
+
+  ImageStoreCrowd() {
+    EXPECT_EQ(ftruncate(file.get(), kLarge), 0);
+    EXPECT_EQ(pwrite(file.get(), "b", 1, kLarge - 1), 1);
+  }
+  // Says how many were refused or thrown out.
+  size_t load_together(ImageStore& from) {
+    from.count_in(&large);
+    images.assign(kCrowd, nullptr);
+    std::atomic<size_t> failed{0};
+    std::vector<std::thread> crowd;
+    for (auto& image : images)
+      crowd.emplace_back([&] {
+        uint64_t read = 0;
+        try {
+          auto got = from.from_fd(file.get(), 0, kLarge, capabilities, &read);
+          if (got.ok()) image = got.take();
+        } catch (const std::bad_alloc&) {
+        }
+        if (image == nullptr) ++failed;
+        all_read += read;
+        ++done;
+      });
+    for (auto& thread : crowd) thread.join();
+    return failed;
+  }
+  static void until(const auto& true_now) {
+    while (!true_now()) std::this_thread::yield();
+  }
+  size_t have(const std::shared_ptr<const Image>& image) const {
+    return static_cast<size_t>(std::count(images.begin(), images.end(), image));
+  }
+  bool the_rest_wait(const ImageStore& in) const { return in.waiting() == kCrowd - 1; }
+
+  std::atomic<int> takes{0};
+  std::function<uint64_t()> first_takes;
+  HostBudget large{{kCrowd * kLarge, 0},
+                   [this] { return takes++ == 0 ? first_takes() : UINT64_MAX; }};
+  std::vector<std::shared_ptr<const Image>> images;
+  std::atomic<uint64_t> all_read{0};
+  std::atomic<size_t> done{0};
+};
+
+TEST_F(ImageStoreCrowd, OneReadsForAll) {
+  first_takes = [&] {
+    // Without waiting they would take memory, too.
+    until([&] { return the_rest_wait(store) || takes > 1; });
+    return UINT64_MAX;
+  };
+  EXPECT_EQ(load_together(store), 0u);
+  EXPECT_EQ(takes, 1);
+  EXPECT_EQ(all_read, kLarge);
+  EXPECT_EQ(large.held_bytes(), kLarge);
+  EXPECT_EQ(have(images[0]), kCrowd);
+}
+
+TEST_F(ImageStoreCrowd, OfAReaderWhoFailsNobodyHears) {
+  for (const bool throws : {false, true}) {
+    takes = 0;
+    all_read = 0;
+    first_takes = [&]() -> uint64_t {
+      until([&] { return the_rest_wait(store); });
+      if (throws) throw std::bad_alloc();
+      return 0;
+    };
+    EXPECT_EQ(load_together(store), 1u);
+    EXPECT_EQ(store.waiting(), 0u);
+    EXPECT_GE(all_read, kLarge);
+    EXPECT_EQ(have(images[0] != nullptr ? images[0] : images[1]), kCrowd - 1);
+  }
+}
+
+// He stands in his read, as long as the others are there.
+TEST_F(ImageStoreCrowd, NobodyWaitsForeverForAReader) {
+  ImageStore impatient{std::chrono::milliseconds(1)};
+  first_takes = [&] {
+    until([&] { return done == kCrowd - 1; });
+    return UINT64_MAX;
+  };
+  EXPECT_EQ(load_together(impatient), 0u);
+  EXPECT_EQ(have(images[0]), kCrowd);
+}
+
+// The file is another one in each round, and what others have read of it is none of its images.
+TEST_F(ImageStoreCrowd, EveryoneGetsWhatTheFileHolds) {
+  char turn = 0;
+  std::atomic<int> wrong{0};
+  std::barrier round(kCrowd, [&]() noexcept { bytes[kBytes / 2] = static_cast<char>(++turn % 3); });
+  std::vector<std::thread> crowd;
+  for (size_t i = 0; i < kCrowd; ++i)
+    crowd.emplace_back([&] {
+      std::shared_ptr<const Image> before;
+      for (int rounds = 0; rounds < 60; ++rounds) {
+        round.arrive_and_wait();
+        uint64_t read = 0;
+        auto image = store.from_fd(file.get(), 0, kBytes, capabilities, &read);
+        if (!image.ok() || std::memcmp((*image)->data(), bytes, kBytes) != 0) {
+          ++wrong;
+          continue;
+        }
+        before = image.take();
+      }
+      round.arrive_and_drop();
+    });
+  for (auto& thread : crowd) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
