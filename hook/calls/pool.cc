@@ -20,7 +20,11 @@
 namespace tube::hook {
 namespace {
 
-constexpr uint64_t kReservedUnit = 32u << 20;       // the driver's pools grow by that much
+constexpr uint64_t kReservedUnit = 32u << 20;  // the driver's pools grow by that much
+// What a pool holds at most beside twice of what the program ever had from it at once. Memory that
+// was freed serves again in its own stream and size only, so once would be too little; a driver's
+// pool grows hardly beyond that.
+constexpr uint64_t kKeptBeyond = 64u << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of a pool: sizes near them cannot wrap
 
 struct Pools {
@@ -53,6 +57,8 @@ void enter_pool(Pool* p, uint64_t bytes, bool there) {
   if (!there) return;
   p->used += bytes;
   p->used_high = std::max(p->used_high, p->used);
+  p->taken += pool_bytes(bytes);
+  p->taken_high = std::max(p->taken_high, p->taken);
   p->reserved = std::max(p->reserved, whole_units(p->used));
   p->reserved_high = std::max(p->reserved_high, p->reserved);
 }
@@ -73,12 +79,14 @@ CUmemoryPool handle_of(const Pool* p) {
   return static_cast<CUmemoryPool>(objects().handle_of(p->slot));
 }
 
-void leave_pool(CUmemoryPool handle, uint64_t bytes) {
+uint64_t leave_pool(CUmemoryPool handle, uint64_t bytes) {
   Pool* p = find_pool(handle);
-  if (p == nullptr) return;
+  if (p == nullptr) return 0;
   Locked locked(pools().lock);
   p->used -= std::min(p->used, bytes);
+  p->taken -= std::min(p->taken, pool_bytes(bytes));
   shrink(p, p->release_threshold);
+  return 2 * p->taken_high + kKeptBeyond - p->taken;
 }
 
 Pool* make_pool(uint32_t device) {
@@ -180,8 +188,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     return finished != CUDA_SUCCESS ? finished : closed;
   }
   if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
-  if (a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
-  if (a.flags == kFromPool && keep_in_pool(stream, a)) return CUDA_SUCCESS;
+  if (a.flags == kFromPool) {
+    const uint64_t may_keep = leave_pool(a.pool, a.size_bytes);
+    if (keep_in_pool(stream, a, may_keep)) return CUDA_SUCCESS;
+  }
   end_lease_of(dptr);  // when its place is free again, the proxy knows
   Request<wire::tubeMemFreeAsync> r(stream);
   r->stream = stream->id;

@@ -21,7 +21,8 @@ void add_managed_variable(Context* context, uint64_t address, uint64_t bytes);
 void remove_managed_variable(uint64_t address);
 
 // Pool allocations count for their pool until they are freed (calls/pool.cc). `pool` may be gone.
-void leave_pool(CUmemoryPool pool, uint64_t bytes);
+// The answer: how many of its freed bytes may be kept (pool_cache.h).
+uint64_t leave_pool(CUmemoryPool pool, uint64_t bytes);
 // A pointer of cuMemPoolImportPointer goes out of sight; its work must be over
 // (calls/pool_share.cc).
 CUresult close_pool_pointer(const Allocation& allocation);

@@ -108,14 +108,28 @@ std::vector<Beyond> beyond_thresholds(const Cache& c) {
   return over;
 }
 
+// Lock held. Makes room for `bytes` more in the pool, from its oldest. False: there is none.
+bool keep_at_most(Cache& c, CUmemoryPool pool, uint64_t bytes, uint64_t most) {
+  if (bytes > most) return false;
+  uint64_t kept_bytes = kept_of(c, pool);
+  if (kept_bytes + bytes <= most) return true;
+  remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
+    if (kept.pool != pool || kept_bytes + bytes <= most || capturing(kept.stream)) return false;
+    kept_bytes -= kept.bytes;
+    return true;
+  });
+  return kept_bytes + bytes <= most;
+}
+
 }  // namespace
 
-bool keep_in_pool(Stream* stream, const Allocation& allocation) {
+bool keep_in_pool(Stream* stream, const Allocation& allocation, uint64_t most) {
   const Pool* pool = find_pool(allocation.pool);
   if (pool == nullptr || pool->shareable || allocation.context == nullptr) return false;
   const uint64_t bytes = pool_bytes(allocation.size_bytes);
   Cache& c = cache();
   Locked locked(c.lock);
+  if (c.bytes + bytes > most && !keep_at_most(c, allocation.pool, bytes, most)) return false;
   if (c.blocks.size() >= kMostBlocks) return false;
   if (c.bytes + bytes > kMostBytes && kept_of(c, allocation.pool) + bytes > pool->release_threshold)
     return false;

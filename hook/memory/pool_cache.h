@@ -13,18 +13,23 @@
 
 #include "base/cuda_api.h"
 #include "hook/memory/memory_map.h"
+#include "sharedmem/abi.h"
 
 namespace tube::hook {
 
 struct Context;
 struct Stream;
 
-// What an allocation takes in the proxy: allocations of one size are alike.
-constexpr uint64_t pool_bytes(uint64_t bytes) { return (bytes + 511) & ~uint64_t{511}; }
+// What an allocation takes in the proxy: allocations that take the same are alike.
+constexpr uint64_t pool_bytes(uint64_t bytes) {
+  const uint64_t unit = bytes > abi::kLargestInSlab ? abi::kBlockUnit : abi::kPieceUnit;
+  return (bytes + unit - 1) & ~(unit - 1);
+}
 
 // The freed allocation, no longer in the memory map, is kept. False: it must be freed (its pool is
 // shared, or too much is kept).
-bool keep_in_pool(Stream* stream, const Allocation& allocation);
+// `most`: what the pool may keep in all (leave_pool()); the oldest goes back for it.
+bool keep_in_pool(Stream* stream, const Allocation& allocation, uint64_t most);
 // Memory of `context` that was freed into `pool` in that stream. False: none of that size.
 bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool pool, uint64_t bytes,
                     uint64_t* address);

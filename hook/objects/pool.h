@@ -20,6 +20,7 @@ struct Pool {
   bool imported = false;                   // another process's: nothing can be allocated from it
   uint64_t max_bytes = 0;                  // 0: as much as there is
   uint64_t used = 0, used_high = 0;        // bytes the program has from it
+  uint64_t taken = 0, taken_high = 0;      // the same as it is taken from the proxy; never set back
   uint64_t asked_for = 0;                  // bytes that allocations under way may add to them
   uint64_t reserved = 0, reserved_high = 0;
 };

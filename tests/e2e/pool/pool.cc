@@ -157,6 +157,28 @@ void fill(size_t bytes) {
   }
 }
 
+// Stream-ordered memory of many sizes, one at a time, from a pool that may keep all it had.
+[[noreturn]] void varied(unsigned steps) {
+  CUstream stream;
+  CUmemoryPool pool;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuDeviceGetDefaultMemPool(&pool, 0));
+  uint64_t threshold = UINT64_MAX;
+  CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  std::mt19937 random(3);
+  for (unsigned i = 0; i < steps; ++i) {
+    CUdeviceptr address = 0;
+    CU(cuMemAllocAsync(&address, kMiB + random() % (16 * kMiB), stream));
+    CU(cuMemsetD8Async(address, 1, 4096, stream));
+    CU(cuMemFreeAsync(address, stream));
+    if (i % 4 == 3) CU(cuStreamSynchronize(stream));
+  }
+  CU(cuStreamSynchronize(stream));
+  printf("here\n");
+  fflush(stdout);
+  for (;;) pause();
+}
+
 void order(size_t steps) {
   for (unsigned i = 0; i < steps; ++i) {
     Memory memory{0, 2 * kMiB, i + 1};
@@ -195,6 +217,7 @@ int main(int argc, char** argv) {
   else if (words[0] == "small") churn(number(1), static_cast<int>(number(2)), true);
   else if (words[0] == "fill") fill(number(1) * kMiB);
   else if (words[0] == "order") order(number(1));
+  else if (words[0] == "varied") varied(number(1));
   else if (words[0] == "endless") endless(number(1), false);
   else if (words[0] == "endless_small") endless(number(1), true);
   else return 2;

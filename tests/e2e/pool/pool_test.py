@@ -90,6 +90,15 @@ class Pool(unittest.TestCase):
         self.assertEqual(program.stdout.readline(), "here\n")
         self.assertIsNone(off.function(program.pid)["blocks"])
 
+    def test_stream_ordered_memory_of_many_sizes_serves_again(self):
+        """A pool keeps no more than twice what the program had from it at once, and 64 MiB."""
+        proxy = self.proxy(memory="16G")
+        program = self.start(proxy, "varied", 600)
+        self.assertEqual(program.stdout.readline(), "here\n")
+        function = proxy.function(program.pid)
+        self.assertLessEqual(function["memory"][0]["held_bytes"], (2 * 18 + 64) * MIB, function)
+        self.assertLess(function["calls"].get("tubeMemFreeAsync", 0), 60, function["calls"])
+
     def test_memory_ends_where_it_ends_without_a_pool(self):
         for size in (3, 16):
             outputs = {self.run_scene(self.proxy(pool=pool, memory="256M"), "fill", size)
