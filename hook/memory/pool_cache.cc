@@ -108,17 +108,17 @@ std::vector<Beyond> beyond_thresholds(const Cache& c) {
   return over;
 }
 
-// Lock held. Makes room for `bytes` more in the pool, from its oldest. False: there is none.
-bool keep_at_most(Cache& c, CUmemoryPool pool, uint64_t bytes, uint64_t most) {
-  if (bytes > most) return false;
+// Lock held. Gives back the pool's oldest until it keeps `keep` bytes; how many it keeps then, more
+// only where streams capture.
+uint64_t trim(Cache& c, CUmemoryPool pool, uint64_t keep) {
   uint64_t kept_bytes = kept_of(c, pool);
-  if (kept_bytes + bytes <= most) return true;
+  if (kept_bytes <= keep) return kept_bytes;
   remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
-    if (kept.pool != pool || kept_bytes + bytes <= most || capturing(kept.stream)) return false;
+    if (kept.pool != pool || kept_bytes <= keep || capturing(kept.stream)) return false;
     kept_bytes -= kept.bytes;
     return true;
   });
-  return kept_bytes + bytes <= most;
+  return kept_bytes;
 }
 
 }  // namespace
@@ -129,7 +129,8 @@ bool keep_in_pool(Stream* stream, const Allocation& allocation, uint64_t most) {
   const uint64_t bytes = pool_bytes(allocation.size_bytes);
   Cache& c = cache();
   Locked locked(c.lock);
-  if (c.bytes + bytes > most && !keep_at_most(c, allocation.pool, bytes, most)) return false;
+  if (bytes > most) return false;
+  if (c.bytes + bytes > most && trim(c, allocation.pool, most - bytes) > most - bytes) return false;
   if (c.blocks.size() >= kMostBlocks) return false;
   if (c.bytes + bytes > kMostBytes && kept_of(c, allocation.pool) + bytes > pool->release_threshold)
     return false;
@@ -246,12 +247,7 @@ void trim_kept_memory(CUmemoryPool pool, uint64_t keep) {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return;
   Locked locked(c.lock);
-  uint64_t kept_bytes = kept_of(c, pool);
-  remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
-    if (kept.pool != pool || kept_bytes <= keep || capturing(kept.stream)) return false;
-    kept_bytes -= kept.bytes;
-    return true;
-  });
+  trim(c, pool, keep);
 }
 
 void release_kept_of(const Stream* stream) {
