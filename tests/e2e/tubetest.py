@@ -311,8 +311,10 @@ class Proxy:
 
     def broker_name(self):
         """The abstract name of the socket at which it is asked by other proxies."""
-        files = pathlib.Path(f"/proc/{self.process.pid}/fd")
-        targets = [os.readlink(fd) for fd in files.iterdir() if os.path.lexists(fd)]
+        targets = []
+        for file in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # the proxy closes files meanwhile
+                targets.append(os.readlink(file))
         sockets = {target[8:-1] for target in targets if target.startswith("socket:[")}
         for line in pathlib.Path("/proc/net/unix").read_text().splitlines():
             words = line.split()
