@@ -1,8 +1,8 @@
 // Small synchronous uploads, and right behind them what makes their memory unreachable or gives it
 // away: unmapping, access that is taken away, a free in another context, the end of a module or of
-// a context. Natively none of this meets a copy that is still to come, but for access that is taken
-// away: an H200 ended the context with 719 behind an upload of 60,000 bytes. `at-once` does that
-// all the same (the simulated GPU's uploads are done when they return); otherwise it is waited for.
+// a context. On an H200 an upload of 60,000 bytes is still on its way when it returns, and
+// unmapping its memory, or taking access away, ends the context with 719; `at-once` does so all the
+// same (the simulated GPU's uploads are done when they return). Otherwise it is waited for.
 #include "tests/programs/common.h"
 
 namespace {
@@ -41,17 +41,21 @@ struct Mapping {
 
 void ends_mappings(bool at_once) {
   Mapping mapping;
+  const auto settle = [&] {
+    if (!at_once) {
+      CU(cuCtxSynchronize());
+    }
+  };
   for (const size_t size : kSizes) {
     const std::vector<unsigned char> source(size, 3);
     for (int round = 0; round < kRounds; ++round) {
       mapping.begin();
       CU(cuMemcpyHtoD(mapping.base, source.data(), size));
+      settle();
       mapping.end();
       mapping.begin();
       CU(cuMemcpyHtoD(mapping.base + mapping.bytes - size, source.data(), size));
-      if (!at_once) {
-        CU(cuCtxSynchronize());
-      }
+      settle();
       mapping.allow(CU_MEM_ACCESS_FLAGS_PROT_NONE);
       CU(cuCtxSynchronize());
       mapping.allow(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
