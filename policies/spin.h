@@ -78,6 +78,13 @@ constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
   const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kGpuSpins;
   return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
 }
+// The same for a helper thread that waits until the GPU gets to a host function. Natively such a
+// thread sleeps, and the program with it: only short waits are worth its core.
+inline constexpr uint64_t kCallbackSpins = 8;
+constexpr uint64_t callback_spin_limit_ns(uint32_t spin_us) {
+  const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kCallbackSpins;
+  return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
+}
 // With fewer cores the default is not to spin: other threads need the core that a spin takes.
 inline constexpr uint32_t kCoresToSpin = 8;
 

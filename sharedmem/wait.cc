@@ -52,7 +52,8 @@ uint64_t cut_nap(uint64_t nap_ns, uint64_t end_ns) {
 }
 
 bool on_gpu(WaitReason reason) {
-  return reason == WaitReason::kWord || reason == WaitReason::kChunk;
+  return reason == WaitReason::kWord || reason == WaitReason::kChunk ||
+         reason == WaitReason::kCallback;
 }
 
 }  // namespace
@@ -99,8 +100,12 @@ uint32_t Waiter::spin_us() const {
 policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
   const uint32_t spin_us = this->spin_us();
   if (reason == WaitReason::kRingSpace) return {};
-  if (on_gpu(reason))
-    return {policies::gpu_spin_limit_ns(spin_us), kFirstNapNs / 2, kNapPart * 2, 64};
+  if (on_gpu(reason)) {
+    const uint64_t limit_ns = reason == WaitReason::kCallback
+                                  ? policies::callback_spin_limit_ns(spin_us)
+                                  : policies::gpu_spin_limit_ns(spin_us);
+    return {limit_ns, kFirstNapNs / 2, kNapPart * 2, 64};
+  }
   return policies::woken_cost(uint64_t{spin_us} * 1000, kWakeNs);
 }
 
@@ -234,9 +239,13 @@ WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Prob
     }
     // In proportion to what was waited already: being late costs a wait a few percent, whatever its
     // length.
-    const timespec nap{
-        0, static_cast<long>(std::clamp((now - start_ns) / kNapPart, kFirstNapNs, kLongestNapNs))};
-    ::nanosleep(&nap, nullptr);
+    const uint64_t nap_ns = std::clamp((now - start_ns) / kNapPart, kFirstNapNs, kLongestNapNs);
+    if (probe.posts != nullptr) {
+      futex_wait(probe.posts, probe.seen, nap_ns);
+    } else {
+      const timespec nap{0, static_cast<long>(nap_ns)};
+      ::nanosleep(&nap, nullptr);
+    }
     if (ready()) return WaitResult::kDone;
   }
 }

@@ -1,7 +1,8 @@
 // The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a
 // reason's name.
 //
-// A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most)
+// A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 8 times for a
+// host function's turn, 20 ms at most)
 // and only for as long as spinning lately paid for waits of this reason (policies/spin.h). It
 // offers its core to other threads meanwhile (core_offer.h). Then it sleeps. Words that a process
 // writes are slept on as futexes, announced by the protocols of abi.h. Words that the GPU writes
@@ -29,6 +30,7 @@ enum class WaitReason : uint32_t {
   kWord,       // client: a progress word (GPU-written)
   kChunk,      // client: a staging chunk's state (GPU-written)
   kRecord,     // proxy: the next record (futex proxy_asleep)
+  kCallback,   // client: a host function's turn (GPU-written)
   kCount,
 };
 
@@ -79,11 +81,16 @@ struct Sleep {
   void* context = nullptr;
 };
 
-// Called while a GPU wait sleeps. It may find an error and store it; it must not wait on the same
-// Waiter reason.
+// What a GPU wait does while it sleeps.
 struct Probe {
+  // Called now and then. It may find an error and store it; it must not wait on the same Waiter
+  // reason.
   void (*call)(void* context) = nullptr;
   void* context = nullptr;
+  // A nap ends early when another thread changes this futex from `seen`, and wakes it. nullptr: by
+  // the clock alone.
+  uint32_t* posts = nullptr;
+  uint32_t seen = 0;
 };
 
 class Waiter {

@@ -100,6 +100,17 @@ void Lane::launch_graph() {
 
 void Lane::sync() { CU(cuStreamSynchronize(stream)); }
 
+void Lane::host_func() {
+  const auto count = [](void* ran) {
+    auto* counter = static_cast<std::atomic<uint32_t>*>(ran);
+    counter->fetch_add(1);
+    counter->notify_one();
+  };
+  CU(cuLaunchHostFunc(stream, count, &host_ran));
+  ++host_funcs;
+  for (uint32_t ran = host_ran; ran != host_funcs; ran = host_ran) host_ran.wait(ran);
+}
+
 void Lane::refill() {
   // A linear congruential generator, its high byte.
   for (size_t i = 0; i < kBufferBytes; ++i) {

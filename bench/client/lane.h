@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Lane {
   void update_graph();   // gives each of kUpdatedKernels in an instance its arguments again, and
                          // launches it
   void sync();
+  void host_func();  // puts a host function into the stream and sleeps until it has run
   // Bytes that differ from everything an earlier operation wrote: what a copy did not move shows.
   void refill();
   // Empty, or what is wrong: the counter against the launches made so far.
@@ -45,6 +47,8 @@ struct Lane {
   uint32_t launched = 0;
   uint32_t amount = 1;
   uint32_t seed = 1;
+  uint32_t host_funcs = 0;             // put into the stream,
+  std::atomic<uint32_t> host_ran = 0;  // and run
 
  private:
   void make_graph();

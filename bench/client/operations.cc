@@ -59,7 +59,6 @@ void add_launches(std::vector<Operation>& list) {
                         l.sync();
                       },
                   .cost = 20});
-  // What a jitted step of JAX does around its work.
   list.push_back({.name = "graph_update_6_launch_sync",
                   .body =
                       [](Lane& l) {
@@ -67,6 +66,21 @@ void add_launches(std::vector<Operation>& list) {
                         l.sync();
                       },
                   .cost = 5});
+  list.push_back({.name = "launch_host_func",
+                  .body =
+                      [](Lane& l) {
+                        l.launch();
+                        l.host_func();
+                      },
+                  .cost = 6});
+  // What a jitted step of JAX does around its work.
+  list.push_back({.name = "graph_update_6_host_func",
+                  .body =
+                      [](Lane& l) {
+                        l.update_graph();
+                        l.host_func();
+                      },
+                  .cost = 8});
 }
 
 std::string check_events(Lane& lane) {

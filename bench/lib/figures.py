@@ -8,6 +8,8 @@ FIGURES = (
     ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02,
      0.6),
     ("launch and synchronise", "calls", "one client", "launch_sync", "ratio", 1.15, 0.95),
+    ("launch, and sleep until a host function has run", "calls", "one client", "launch_host_func",
+     "ratio", 1.0, 0.5),
     ("event query", "calls", "one client", "event_query", "ratio", 0.5, 0.1),
     ("stream query", "calls", "one client", "stream_query", "ratio", 0.5, 0.1),
     ("4 KiB pageable copy to the device", "calls", "one client", "h2d_4k_pageable", "ratio", 1.0,

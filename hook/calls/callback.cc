@@ -65,13 +65,35 @@ HostThread& host_thread() {
   return *t;
 }
 
-// The next call that may run. `error` is not 0 when the context is broken and only callbacks run.
-bool take_ready(HostThread& t, uint32_t broken, HostCall* call, Lane** lane, bool* waiting) {
+// What the GPU has to write before the heads of the lanes may run, looked at without the lock.
+struct Heads {
+  static constexpr uint32_t kMost = 16;
+  uint32_t count = 0;
+  uint32_t words[kMost];
+  uint64_t values[kMost];
+
+  void add(uint32_t word, uint64_t value) {
+    if (count < kMost) {
+      words[count] = word;
+      values[count] = value;
+    }
+    ++count;
+  }
+  bool all_known() const { return count <= kMost; }
+  bool any_reached() const {
+    for (uint32_t i = 0; i < count; ++i)
+      if (connection().words.reached(words[i], values[i])) return true;
+    return false;
+  }
+};
+
+// The next call that may run. `broken` is not 0 when the context has failed and only callbacks run.
+// False: `heads` are waited for.
+bool take_ready(HostThread& t, uint32_t broken, HostCall* call, Lane** lane, Heads* heads) {
   Locked locked(t.lock);
-  *waiting = false;
   for (Lane* l : t.lanes) {
     if (l->calls.empty()) continue;
-    *waiting = true;
+    heads->add(l->reached, l->calls.front().value);
     if (broken == 0 && !connection().words.reached(l->reached, l->calls.front().value)) continue;
     *call = l->calls.front();
     *lane = l;
@@ -86,8 +108,22 @@ void finish(HostThread& t, Lane* lane, uint64_t value) {
   lane->calls.pop_front();
 }
 
-// Words have no waker: poll, faster when there was work lately. A user object may live for hours,
-// so with nothing else to wait for the pause becomes long; calls that may end one wake the thread.
+// Until one of the heads is reached or something is posted: a wait like others (sharedmem/wait.h),
+// which spins as long as that paid lately, for the program often sleeps until its function runs.
+// False: the context has failed, or the connection has ended.
+bool wait_for(const Heads& heads, uint32_t* wake, uint32_t seen) {
+  Connection& c = connection();
+  shared::Probe probe;
+  probe.posts = wake;
+  probe.seen = seen;
+  return c.waiter.until_polled(shared::WaitReason::kCallback, c.peer, probe, [&] {
+    return heads.any_reached() || __atomic_load_n(wake, __ATOMIC_ACQUIRE) != seen;
+  }) == shared::WaitResult::kDone;
+}
+
+// Everything else is looked at by the clock, faster when there was work lately, for words have no
+// waker. A user object may live for hours, so with nothing else to wait for the pause becomes long;
+// calls that may end one wake the thread.
 class Pauses {
  public:
   void shorten() { ns_ = kShortNs; }
@@ -119,9 +155,10 @@ void* run(void*) {
     const uint32_t seen = pauses.look(&t.wake);
     HostCall call;
     Lane* lane = nullptr;
-    bool waiting = false, steps = false, objects = false;
+    Heads heads;
+    bool steps = false, objects = false;
     const uint32_t broken = shared::client_load_sticky_error(c.header());
-    if (take_ready(t, broken, &call, &lane, &waiting)) {
+    if (take_ready(t, broken, &call, &lane, &heads)) {
       if (call.callback != nullptr)
         call.callback(call.stream, static_cast<CUresult>(broken), call.data);
       if (call.function != nullptr && broken == 0) call.function(call.data);
@@ -134,7 +171,9 @@ void* run(void*) {
       continue;
     }
     if (process().state() != State::kReady) return nullptr;
-    pauses.sleep(&t.wake, seen, waiting || steps, objects);
+    const bool heads_alone = heads.count != 0 && heads.all_known() && !steps && !objects;
+    if (heads_alone && wait_for(heads, &t.wake, seen)) continue;
+    pauses.sleep(&t.wake, seen, heads.count != 0 || steps, objects);
   }
 }
 

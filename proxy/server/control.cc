@@ -49,6 +49,7 @@ json waits_json(Session& session) {
       {shared::WaitReason::kReply, "reply"},
       {shared::WaitReason::kWord, "word"},
       {shared::WaitReason::kChunk, "chunk"},
+      {shared::WaitReason::kCallback, "callback"},
       {shared::WaitReason::kRecord, "record"}};
   json waits = json::object();
   for (const auto& [reason, name] : kReasons) {

@@ -76,6 +76,7 @@ void print_waits(const Json& function) {
       {"word", "for a stream"},
       {"chunk", "for a staging chunk"},
       {"ring_space", "for room in the ring"},
+      {"callback", "for a host function's turn"},
       {"record", "of the session for records"}};
   const Json waits = function.value("waits", Json::object());
   for (const char* how : {"spun", "slept"}) {

@@ -45,6 +45,7 @@ TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
 TEST(Spin, IsLongForWhatTheGpuWritesAndNoneForAFullRing) {
   Waiter waiter(10);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 1'280'000u);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kCallback), 80'000u);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kRingSpace), 0u);
   waiter.set_spin_us(~0u);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), policies::kLongestGpuSpinNs);
@@ -201,16 +202,18 @@ TEST_P(DeathDuringWait, IsNoticed) {
     }
     return false;
   };
-  const WaitResult result = GetParam() == WaitReason::kWord || GetParam() == WaitReason::kChunk
-                                ? waiter.until_polled(GetParam(), peer, Probe{}, ready)
-                                : waiter.until(GetParam(), peer, never_woken(&word), ready);
+  const bool polled = GetParam() == WaitReason::kWord || GetParam() == WaitReason::kChunk ||
+                      GetParam() == WaitReason::kCallback;
+  const WaitResult result = polled ? waiter.until_polled(GetParam(), peer, Probe{}, ready)
+                                   : waiter.until(GetParam(), peer, never_woken(&word), ready);
   EXPECT_EQ(result, WaitResult::kPeerDead);
   EXPECT_EQ(exit_code(child), 1000 + SIGKILL);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reasons, DeathDuringWait,
                          ::testing::Values(WaitReason::kRingSpace, WaitReason::kReply,
-                                           WaitReason::kWord, WaitReason::kChunk));
+                                           WaitReason::kWord, WaitReason::kChunk,
+                                           WaitReason::kCallback));
 
 }  // namespace
 }  // namespace tube::shared
