@@ -20,10 +20,12 @@
 #include <algorithm>
 #include <deque>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "base/futex.h"
 #include "base/log.h"
+#include "base/timer_slack.h"
 #include "hook/graphs/graph_steps.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -135,6 +137,8 @@ class Pauses {
   }
   // `soon`: the GPU may get to something at any time; `objects`: some day.
   void sleep(uint32_t* wake, uint32_t seen, bool soon, bool objects) {
+    std::optional<NarrowTimerSlack> narrow;
+    if (soon) narrow.emplace();
     futex_wait(wake, seen, soon || objects ? ns_ : kNoTimeout);
     ns_ = std::min(ns_ * 5 / 4, soon ? kLongNs : kIdleNs);
   }
