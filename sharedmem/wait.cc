@@ -32,6 +32,7 @@ constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
 constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
 constexpr int kYields = 3;
+constexpr uint64_t kNoSpinPays = ~uint64_t{0};  // as a gap
 // An idle session is woken for records, its stop and its client's death. It looks at its stop flag
 // every minute in case a hostile client keeps its sleep flag up (see wake_reader). When the client
 // has closed its socket nothing reports its death, so the session looks every second.
@@ -54,6 +55,12 @@ uint64_t cut_nap(uint64_t nap_ns, uint64_t end_ns) {
 bool on_gpu(WaitReason reason) {
   return reason == WaitReason::kWord || reason == WaitReason::kChunk ||
          reason == WaitReason::kCallback;
+}
+
+// Of such a wait spinning was of no use: a sleeper is woken for the post.
+bool ended_by_post(const Probe& probe) {
+  return probe.posts != nullptr &&
+         atomic(*probe.posts).load(std::memory_order_relaxed) != probe.seen;
 }
 
 }  // namespace
@@ -156,14 +163,15 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
                        ReadyRef ready) {
   const uint64_t start_ns = now_ns();
   if (spin(start_ns, spin_budget_ns(reason), ready)) {
-    learn(reason, now_ns() - start_ns);
+    learn(reason, ended_by_post(probe) ? kNoSpinPays : now_ns() - start_ns);
     if (counters_ != nullptr) count_one(counters_->spun[static_cast<uint32_t>(reason)]);
     return WaitResult::kDone;
   }
   if (counters_ != nullptr) count_one(counters_->slept[static_cast<uint32_t>(reason)]);
   const WaitResult result = sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready)
                                              : sleep_polling(reason, peer, probe, ready);
-  if (result == WaitResult::kDone) learn(reason, now_ns() - start_ns);
+  if (result == WaitResult::kDone)
+    learn(reason, ended_by_post(probe) ? kNoSpinPays : now_ns() - start_ns);
   return result;
 }
 

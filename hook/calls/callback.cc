@@ -12,7 +12,9 @@
 // started with the first graph that has one: a host function may wait for a thread that waits for
 // such a copy, which natively no thread does.
 //
-// After a context error host functions are not run; stream callbacks are, with the error.
+// After an error of the context, or the end of the proxy or of this session, host functions and
+// steps are not run: what they waited for may not have happened (a proxy that ends lets go what
+// streams wait for). Stream callbacks are run, with the error.
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
@@ -42,8 +44,8 @@ struct HostCall {
   uint64_t value = 0;
 };
 
-// Two words and a queue for a stream that has host functions; kept while the queue is not empty,
-// then given back.
+// Two words and a queue for a stream that has host functions; another stream's when the queue is
+// empty.
 struct Lane {
   uint64_t stream_id = 0;
   Context* context = nullptr;
@@ -89,14 +91,14 @@ struct Heads {
   }
 };
 
-// The next call that may run. `broken` is not 0 when the context has failed and only callbacks run.
-// False: `heads` are waited for.
-bool take_ready(HostThread& t, uint32_t broken, HostCall* call, Lane** lane, Heads* heads) {
+// The next call whose turn it is; every one when the work has failed. False: `heads` are waited
+// for.
+bool take_ready(HostThread& t, bool failed, HostCall* call, Lane** lane, Heads* heads) {
   Locked locked(t.lock);
   for (Lane* l : t.lanes) {
     if (l->calls.empty()) continue;
     heads->add(l->reached, l->calls.front().value);
-    if (broken == 0 && !connection().words.reached(l->reached, l->calls.front().value)) continue;
+    if (!failed && !connection().words.reached(l->reached, l->calls.front().value)) continue;
     *call = l->calls.front();
     *lane = l;
     return true;
@@ -112,15 +114,20 @@ void finish(HostThread& t, Lane* lane, uint64_t value) {
 
 // Until one of the heads is reached or something is posted: a wait like others (sharedmem/wait.h),
 // which spins as long as that paid lately, for the program often sleeps until its function runs.
-// False: the context has failed, or the connection has ended.
-bool wait_for(const Heads& heads, uint32_t* wake, uint32_t seen) {
+shared::WaitResult wait_for(const Heads& heads, uint32_t* wake, uint32_t seen) {
   Connection& c = connection();
   shared::Probe probe;
   probe.posts = wake;
   probe.seen = seen;
   return c.waiter.until_polled(shared::WaitReason::kCallback, c.peer, probe, [&] {
     return heads.any_reached() || __atomic_load_n(wake, __ATOMIC_ACQUIRE) != seen;
-  }) == shared::WaitResult::kDone;
+  });
+}
+
+// Of a proxy that is gone others may never hear: the program sleeps until its function runs.
+void take_note(shared::WaitResult result) {
+  if (result == shared::WaitResult::kPeerDead || result == shared::WaitResult::kStopping)
+    (void)transport_failed(result);
 }
 
 // Everything else is looked at by the clock, faster when there was work lately, for words have no
@@ -140,18 +147,22 @@ class Pauses {
     std::optional<NarrowTimerSlack> narrow;
     if (soon) narrow.emplace();
     futex_wait(wake, seen, soon || objects ? ns_ : kNoTimeout);
+    if (soon && (slept_ns_ += ns_) >= kPeerCheckNs) {
+      slept_ns_ = 0;
+      take_note(shared::check_peer(connection().peer, true));
+    }
     ns_ = std::min(ns_ * 5 / 4, soon ? kLongNs : kIdleNs);
   }
 
  private:
-  static constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
-  uint64_t ns_ = kShortNs;
+  static constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000,
+                            kPeerCheckNs = 50'000'000;
+  uint64_t ns_ = kShortNs, slept_ns_ = 0;
   uint32_t before_ = 0;
 };
 
 void* run(void*) {
   HostThread& t = host_thread();
-  Connection& c = connection();
   pthread_setname_np(pthread_self(), "tube-callbacks");
   this_thread().in_callback = true;
   Pauses pauses;
@@ -161,22 +172,26 @@ void* run(void*) {
     Lane* lane = nullptr;
     Heads heads;
     bool steps = false, objects = false;
-    const uint32_t broken = shared::client_load_sticky_error(c.header());
-    if (take_ready(t, broken, &call, &lane, &heads)) {
-      if (call.callback != nullptr)
-        call.callback(call.stream, static_cast<CUresult>(broken), call.data);
-      if (call.function != nullptr && broken == 0) call.function(call.data);
+    const bool failed = work_failure() != CUDA_SUCCESS;
+    if (take_ready(t, failed, &call, &lane, &heads)) {
+      const CUresult failure = work_failure();  // since its turn came
+      if (call.callback != nullptr) call.callback(call.stream, failure, call.data);
+      if (call.function != nullptr && failure == CUDA_SUCCESS) call.function(call.data);
       finish(t, lane, call.value);
       pauses.shorten();
       continue;
     }
-    if (run_due_step(StepKind::kFunction, broken != 0, &steps) || run_due_destructor(&objects)) {
+    if (run_due_step(StepKind::kFunction, failed, &steps) || run_due_destructor(&objects)) {
       pauses.shorten();
       continue;
     }
     if (process().state() != State::kReady) return nullptr;
     const bool heads_alone = heads.count != 0 && heads.all_known() && !steps && !objects;
-    if (heads_alone && wait_for(heads, &t.wake, seen)) continue;
+    if (heads_alone) {
+      const shared::WaitResult result = wait_for(heads, &t.wake, seen);
+      take_note(result);
+      if (result == shared::WaitResult::kDone) continue;
+    }
     pauses.sleep(&t.wake, seen, heads.count != 0 || steps, objects);
   }
 }
@@ -188,8 +203,7 @@ void* run_copies(void*) {
   for (;;) {
     const uint32_t seen = pauses.look(&t.wake_copies);
     bool steps = false;
-    const uint32_t broken = shared::client_load_sticky_error(connection().header());
-    if (run_due_step(StepKind::kCopy, broken != 0, &steps)) {
+    if (run_due_step(StepKind::kCopy, work_failure() != CUDA_SUCCESS, &steps)) {
       pauses.shorten();
       continue;
     }

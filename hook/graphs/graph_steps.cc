@@ -412,6 +412,7 @@ bool run_due_step(StepKind kind, bool broken, bool* waiting) {
   Due due;
   if (!find_due(g_steps(), kind, broken, waiting, &due)) return false;
   if (due.what == nullptr) return true;
+  if (work_failure() != CUDA_SUCCESS) return true;  // since it was due: see calls/callback.cc
   if (due.what->function != nullptr) due.what->function(due.what->data);
   else move_rows(*due.what, due.staging);
   connection().words.store(due.word, wire::kStepDone);

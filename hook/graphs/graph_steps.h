@@ -75,8 +75,8 @@ void give_up_place(uint32_t word, const wire::GraphStepPlace& place);
 
 enum class StepKind { kFunction, kCopy };
 // Does one step of the kind that is due, or lets go of a set whose launches have ended. False:
-// nothing to do; `*waiting` when launches with such steps are outstanding. `broken`: the context
-// has failed, so nothing will come.
+// nothing to do; `*waiting` when launches with such steps are outstanding. `broken`: the work has
+// failed (work_failure()), so nothing will come.
 bool run_due_step(StepKind kind, bool broken, bool* waiting);
 // Start the thread for host functions, and the one for copies, when there is none; false: out of
 // memory. wake_callbacks() makes both look. (calls/callback.cc)

@@ -112,6 +112,20 @@ CUresult sticky_error() {
   return static_cast<CUresult>(sticky);
 }
 
+CUresult work_failure() {
+  Process& p = g_process;
+  Connection& c = *p.connection;
+  const uint32_t sticky = shared::client_load_sticky_error(c.header());
+  if (sticky != 0) return static_cast<CUresult>(sticky);
+  if (p.state() == State::kDead)
+    return static_cast<CUresult>(c.failure.load(std::memory_order_acquire));
+  switch (shared::client_load_proxy_state(c.header())) {
+    case abi::ProxyState::kStopping: return transport_failed(shared::WaitResult::kStopping);
+    case abi::ProxyState::kPoisoned: return transport_failed(shared::WaitResult::kSticky);
+    default: return CUDA_SUCCESS;
+  }
+}
+
 CUresult transport_failed(shared::WaitResult why) {
   Process& p = g_process;
   Connection& c = *p.connection;

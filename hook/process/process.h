@@ -85,6 +85,10 @@ bool make_state_page();
 CUresult not_ready(Process& process);
 // SUCCESS, or the error that ended the GPU's context; the first time it is one, logs who ended it.
 CUresult sticky_error();
+// SUCCESS while what was posted may come to its end as it should; else why it does not: the
+// context's error, a proxy that stops, a session that was ended, a transport that failed. A proxy
+// that died is noticed by whoever waits.
+CUresult work_failure();
 // The transport failed: logs once what died, moves to kDead, answers the code.
 CUresult transport_failed(shared::WaitResult why);
 // The calling thread belongs to a forked child of the process that called cuInit.

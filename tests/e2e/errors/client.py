@@ -3,12 +3,14 @@
 
 Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | table:ID (an export table, in
 hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | graph_in_itself | fork (the
-words behind it are the child's) | wait (reads a line from standard input). It loads libcuda.so.1 by
+words behind it are the child's) | callbacks (a host function and a stream callback behind a value
+that is never written) | called (waits for that callback; its code) | wait (reads a line from standard input). It loads libcuda.so.1 by
 name, like any program, and knows nothing of Tube.
 """
 import ctypes
 import os
 import sys
+import threading
 
 cuda = ctypes.CDLL("libcuda.so.1")
 MALLOC_HEAP_SIZE = 2
@@ -39,6 +41,28 @@ def launch(bytes_wanted):
     return cuda.cuModuleLoadData(ctypes.byref(module), KERNEL) or cuda.cuModuleGetFunction(
         ctypes.byref(kernel), module, b"user") or cuda.cuLaunchKernel(
             kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None) or cuda.cuCtxSynchronize()
+
+
+called, status = threading.Event(), []
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def function(_):
+    print("the function ran", flush=True)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+def callback(_stream, code, _data):
+    status.append(code)
+    called.set()
+
+
+def put_callbacks():
+    stream, word = ctypes.c_void_p(), ctypes.c_void_p()
+    return cuda.cuStreamCreate(ctypes.byref(stream), 1) or cuda.cuMemHostAlloc(
+        ctypes.byref(word), ctypes.c_size_t(4096), 0) or cuda.cuStreamWaitValue32_v2(
+            stream, word, 1, 0) or cuda.cuLaunchHostFunc(
+                stream, function, None) or cuda.cuStreamAddCallback(stream, callback, None, 0)
 
 
 def run(word):
@@ -72,6 +96,10 @@ def run(word):
         if child != 0:
             sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         return 0
+    if name == "callbacks":
+        return put_callbacks()
+    if name == "called":
+        return status[0] if called.wait(60) else "never"
     if name == "wait":
         print("waiting", flush=True)
         sys.stdin.readline()

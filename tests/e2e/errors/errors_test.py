@@ -29,6 +29,7 @@ HOOK = str(LAYOUT.hook / "libcuda.so.1")
 TIMEOUT_S = 60
 INVALID_VALUE = 1
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
+DEINITIALIZED = 4
 UNKNOWN = 999
 HELLO_BYTES, WELCOME_BYTES = 424, 352  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
@@ -274,6 +275,18 @@ class Errors(unittest.TestCase):
             out, err = client.communicate("\n", timeout=TIMEOUT_S)
         self.assertNotIn("alloc:1024 0\n", out)
         self.assert_one_line(err, "stopped")
+
+    def test_callbacks_hear_of_the_proxy_s_end(self):
+        """A program that sleeps until its callback comes makes no call that could tell it. What the
+        function and the callback wait for never happens: only the callback is called."""
+        for end, code in ("kill", PROXY_DIED), ("terminate", DEINITIALIZED):
+            with self.subTest(end), tubetest.Proxy(LAYOUT, "sim") as proxy:
+                client = self.start_client(proxy.dir, "init", "callbacks", "wait", "called", "sync")
+                getattr(proxy.process, end)()
+                proxy.process.wait()
+                out, err = client.communicate("\n", timeout=TIMEOUT_S)
+                self.assertEqual(out.splitlines()[-2:], [f"called {code}", f"sync {code}"], err)
+                self.assertNotIn("the function ran", out)
 
     def test_failed_check_of_the_hook(self):
         with tubetest.Proxy(LAYOUT, "sim") as proxy:

@@ -51,6 +51,24 @@ TEST(Spin, IsLongForWhatTheGpuWritesAndNoneForAFullRing) {
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), policies::kLongestGpuSpinNs);
 }
 
+TEST(Spin, DoesNotPayInWaitsThatAPostEnds) {
+  Waiter waiter(100);
+  uint32_t posts = 0;
+  Probe probe;
+  probe.posts = &posts;
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t start_ns = now_ns();
+    EXPECT_EQ(waiter.until_polled(WaitReason::kCallback, Peer{}, probe,
+                                  [&] {
+                                    if (now_ns() - start_ns > 20'000) ++posts;
+                                    return posts != probe.seen;
+                                  }),
+              WaitResult::kDone);
+    probe.seen = posts;
+  }
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kCallback), policies::kLeastSpinNs);
+}
+
 TEST(Spin, FollowsTheHintOfTheOtherSide) {
   uint32_t hint = 50;
   Waiter waiter(0);
