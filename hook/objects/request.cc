@@ -118,6 +118,8 @@ CUresult RawRequest::call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs) 
   // Slots come free without the producer lock, so waiting for one here cannot block for ever.
   const uint32_t slot = error_ == CUDA_SUCCESS ? c.replies.claim() : abi::kNoReply;
   if (error_ == CUDA_SUCCESS) record_->reply_slot = slot;
+  // A probe of who waits long says how busy the machine is, not what the program costs.
+  const bool counts = record_->call != static_cast<uint32_t>(wire::Call::tubeStreamProbe);
   CUresult result = publish();
   c.producer.unlock();
   locked_ = false;
@@ -125,7 +127,7 @@ CUresult RawRequest::call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs) 
     if (slot != abi::kNoReply) c.replies.release(slot);
     return result;
   }
-  tally(Tally::kRoundTrips);
+  if (counts) tally(Tally::kRoundTrips);
   const shared::WaitResult waited = c.replies.wait(slot);
   if (waited != shared::WaitResult::kDone) {
     c.replies.release(slot);
