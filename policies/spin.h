@@ -74,15 +74,11 @@ constexpr uint32_t spin_limit_us(uint32_t whole_us, uint32_t share, bool urgent)
 // How much longer a wait for what the GPU writes may spin, and how long at most: natively a
 // synchronise spins all the way.
 inline constexpr uint64_t kGpuSpins = 128, kLongestGpuSpinNs = 20'000'000;
-constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
-  const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kGpuSpins;
-  return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
-}
 // The same for a helper thread that waits until the GPU gets to a host function. Natively such a
 // thread sleeps, and the program with it: only short waits are worth its core.
 inline constexpr uint64_t kCallbackSpins = 8;
-constexpr uint64_t callback_spin_limit_ns(uint32_t spin_us) {
-  const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kCallbackSpins;
+constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us, uint64_t spins = kGpuSpins) {
+  const uint64_t limit_ns = uint64_t{spin_us} * 1000 * spins;
   return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
 }
 // With fewer cores the default is not to spin: other threads need the core that a spin takes.

@@ -108,10 +108,9 @@ policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
   const uint32_t spin_us = this->spin_us();
   if (reason == WaitReason::kRingSpace) return {};
   if (on_gpu(reason)) {
-    const uint64_t limit_ns = reason == WaitReason::kCallback
-                                  ? policies::callback_spin_limit_ns(spin_us)
-                                  : policies::gpu_spin_limit_ns(spin_us);
-    return {limit_ns, kFirstNapNs / 2, kNapPart * 2, 64};
+    const uint64_t spins =
+        reason == WaitReason::kCallback ? policies::kCallbackSpins : policies::kGpuSpins;
+    return {policies::gpu_spin_limit_ns(spin_us, spins), kFirstNapNs / 2, kNapPart * 2, 64};
   }
   return policies::woken_cost(uint64_t{spin_us} * 1000, kWakeNs);
 }

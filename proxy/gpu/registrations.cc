@@ -39,8 +39,16 @@ void Registrations::stand_back(std::unique_lock<std::mutex>& lock, uint64_t owne
   }
 }
 
+void Registrations::give_turn_back() {
+  {
+    std::lock_guard lock(mutex_);
+    running_ = false;
+  }
+  changed_.notify_all();
+}
+
 CUresult Registrations::add(const Driver& driver, Registrant who, uint64_t owner, void* at,
-                            uint64_t bytes, unsigned int flags, Need need) {
+                            uint64_t bytes, unsigned int flags, Need need, const Wanted& wanted) {
   const bool takes_turns = who != Registrant::kFiles;
   Counts& counts = counts_[static_cast<size_t>(who)];
   {
@@ -55,6 +63,10 @@ CUresult Registrations::add(const Driver& driver, Registrant who, uint64_t owner
       --urgent_;
     }
     running_ = running_ || takes_turns;
+  }
+  if (wanted && !wanted()) {
+    if (takes_turns) give_turn_back();
+    return CUDA_ERROR_NOT_FOUND;
   }
   const uint64_t began_ns = now_ns();
   const CUresult error = driver.cuMemHostRegister_v2(at, bytes, flags);
@@ -98,9 +110,11 @@ Registrations::Counts Registrations::counts(Registrant who) const {
 
 CUresult add_registration(Registrations* registrations, const Driver& driver, Registrant who,
                           uint64_t owner, void* at, uint64_t bytes, unsigned int flags,
-                          Registrations::Need need) {
-  if (registrations == nullptr) return driver.cuMemHostRegister_v2(at, bytes, flags);
-  return registrations->add(driver, who, owner, at, bytes, flags, need);
+                          Registrations::Need need, const Registrations::Wanted& wanted) {
+  if (registrations != nullptr)
+    return registrations->add(driver, who, owner, at, bytes, flags, need, wanted);
+  if (wanted && !wanted()) return CUDA_ERROR_NOT_FOUND;
+  return driver.cuMemHostRegister_v2(at, bytes, flags);
 }
 
 CUresult remove_registration(Registrations* registrations, const Driver& driver, Registrant who,

@@ -60,15 +60,18 @@ class Registrations {
     return company_ ? company_(owner) : policies::Company::kNone;
   }
 
-  // The driver's answer.
+  // Asked when the moment of a piece has come, without the lock. False: it is not wanted any more.
+  using Wanted = std::function<bool()>;
+  // The driver's answer; CUDA_ERROR_NOT_FOUND for a piece that is not wanted any more.
   CUresult add(const Driver& driver, Registrant who, uint64_t owner, void* at, uint64_t bytes,
-               unsigned int flags, Need need);
+               unsigned int flags, Need need, const Wanted& wanted = {});
   CUresult remove(const Driver& driver, Registrant who, void* at);
 
   Counts counts(Registrant who) const;
 
  private:
   void stand_back(std::unique_lock<std::mutex>& lock, uint64_t owner);
+  void give_turn_back();
 
   std::function<policies::Company(uint64_t)> company_;
   mutable std::mutex mutex_;  // leaf: the members below; not held across driver calls
@@ -82,7 +85,7 @@ class Registrations {
 // The same where there may be none (unit tests).
 CUresult add_registration(Registrations* registrations, const Driver& driver, Registrant who,
                           uint64_t owner, void* at, uint64_t bytes, unsigned int flags,
-                          Registrations::Need need);
+                          Registrations::Need need, const Registrations::Wanted& wanted = {});
 CUresult remove_registration(Registrations* registrations, const Driver& driver, Registrant who,
                              void* at);
 

@@ -114,10 +114,9 @@ CUresult PinnedPool::populate(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult PinnedPool::register_block(uint64_t address, uint64_t bytes, Registrations::Need need,
-                                    uint64_t owner) {
-  return add_registration(registrations_, driver_, Registrant::kPinned, owner, pointer(address),
-                          bytes, Registrations::kMapped, need);
+CUresult PinnedPool::register_now(uint64_t address, uint64_t bytes) {
+  return add_registration(registrations_, driver_, Registrant::kPinned, 0, pointer(address), bytes,
+                          Registrations::kMapped, Registrations::Need::kNow);
 }
 
 // False: the bytes may still be there.
@@ -169,10 +168,7 @@ CUresult PinnedPool::with_place(uint64_t bytes, const Fill& fill, const Keep& ke
 
 CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
   return with_place(
-      bytes,
-      [&](uint64_t address) {
-        return register_block(address, bytes, Registrations::Need::kNow, 0);
-      },
+      bytes, [&](uint64_t address) { return register_now(address, bytes); },
       [&](uint64_t address) {
         blocks_.add(address, bytes);
         *taken = blocks_.take(bytes, alignment(bytes));
@@ -189,10 +185,23 @@ uint64_t PinnedPool::largest_touched(uint64_t bytes) const {
   return above == touched_.begin() ? 0 : std::prev(above)->first;
 }
 
-bool PinnedPool::register_for(uint64_t bytes, Registrations::Need need, uint64_t owner) {
+// Of a block that was taken out of touched_.
+bool PinnedPool::end_registration(uint64_t address, uint64_t bytes, CUresult error) {
+  std::lock_guard lock(mutex_);
+  if (error == CUDA_SUCCESS) blocks_.add(address, bytes);
+  else touched_.emplace(bytes, address);
+  publish();
+  return error == CUDA_SUCCESS;
+}
+
+bool PinnedPool::register_for(uint64_t bytes) {
   std::pair<uint64_t, uint64_t> block;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (in_hand_bytes_ >= bytes) {
+      worked_.wait(lock, [this] { return in_hand_bytes_ == 0; });
+      if (blocks_.largest_run() >= bytes) return true;
+    }
     if (use_ != Use::kClient || base_ == 0) return false;
     const auto found = touched_.lower_bound({bytes, 0});
     if (found == touched_.end()) return false;
@@ -201,12 +210,38 @@ bool PinnedPool::register_for(uint64_t bytes, Registrations::Need need, uint64_t
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  const CUresult error = register_block(block.second, block.first, need, owner);
-  std::lock_guard lock(mutex_);
-  if (error == CUDA_SUCCESS) blocks_.add(block.second, block.first);
-  else touched_.insert(block);
-  publish();
-  return error == CUDA_SUCCESS;
+  return end_registration(block.second, block.first, register_now(block.second, block.first));
+}
+
+PinnedPool::Ahead PinnedPool::register_ahead(uint64_t bytes, uint64_t owner) {
+  uint64_t address = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (use_ != Use::kClient || base_ == 0) return Ahead::kRefused;
+    const auto found = touched_.lower_bound({bytes, 0});
+    if (found == touched_.end() || found->first != bytes) return Ahead::kNotWanted;
+    address = found->second;
+  }
+  bool claimed = false;
+  const auto claim = [&] {
+    std::lock_guard lock(mutex_);
+    claimed = use_ == Use::kClient && base_ != 0 && touched_.erase({bytes, address}) != 0;
+    if (claimed) in_hand_bytes_ = bytes;
+    working_ += claimed;
+    return claimed;
+  };
+  const CUresult error =
+      add_registration(registrations_, driver_, Registrant::kPinned, owner, pointer(address), bytes,
+                       Registrations::kMapped, Registrations::Need::kAhead, claim);
+  if (!claimed) return Ahead::kNotWanted;
+  const ScopeGuard worked([this] {
+    {
+      std::lock_guard lock(mutex_);
+      in_hand_bytes_ = 0;
+    }
+    finish_work();
+  });
+  return end_registration(address, bytes, error) ? Ahead::kMade : Ahead::kRefused;
 }
 
 void PinnedPool::look() {

@@ -59,11 +59,9 @@ class PinnedPool {
   // A block of that size (whole pages) with pages and registered, in the current context, for the
   // caller, whose it is as if take() had given it.
   CUresult make(uint64_t bytes, uint64_t* taken);
-  // Registers the smallest block with pages that serves the request. False: there is none, or the
-  // driver refuses.
-  // `need` kAhead: for a session (`owner`) that has not asked for it yet.
-  bool register_for(uint64_t bytes, Registrations::Need need = Registrations::Need::kNow,
-                    uint64_t owner = 0);
+  // Registers the smallest block with pages that serves the request, or waits for one that the
+  // pools' thread registers at this moment. False: there is none, or the driver refuses.
+  bool register_for(uint64_t bytes);
   void give(uint64_t address, uint64_t bytes);
   // Looks whether the client has its lock on the file; without, the pool serves no other client.
   void look();
@@ -75,6 +73,10 @@ class PinnedPool {
   // ---- the pools' thread
   // A block with pages, not registered yet.
   CUresult touch(uint64_t bytes);
+  // Registers such a block of that size when its moment has come (registrations.h), for `owner`, a
+  // session that has not asked for it. Until then the block is a request's that does.
+  enum class Ahead : uint8_t { kMade, kNotWanted, kRefused };
+  Ahead register_ahead(uint64_t bytes, uint64_t owner);
   // Blocks with pages that are not registered: of them all, and the largest of at most `bytes`.
   uint64_t touched_bytes() const { return touched_bytes_.load(std::memory_order_relaxed); }
   uint64_t largest_touched(uint64_t bytes) const;
@@ -122,8 +124,8 @@ class PinnedPool {
   using Keep = std::function<void(uint64_t address)>;
   CUresult with_place(uint64_t bytes, const Fill& fill, const Keep& keep);
   CUresult populate(uint64_t address, uint64_t bytes);
-  CUresult register_block(uint64_t address, uint64_t bytes, Registrations::Need need,
-                          uint64_t owner);
+  CUresult register_now(uint64_t address, uint64_t bytes);
+  bool end_registration(uint64_t address, uint64_t bytes, CUresult error);
   bool punch(uint64_t address, uint64_t bytes);
   void unregister(uint64_t address);
   void publish();
@@ -142,6 +144,7 @@ class PinnedPool {
   AddressSpace space_;
   PinnedBlocks blocks_;
   std::set<std::pair<uint64_t, uint64_t>> touched_;  // bytes, address
+  uint64_t in_hand_bytes_ = 0;  // of the block that the pools' thread registers; 0: none
   std::vector<PinnedBlocks::Block> unregistered_;
   std::optional<shared::LifeWatch> watch_;
   Use use_ = Use::kClient;

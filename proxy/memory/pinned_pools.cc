@@ -241,12 +241,12 @@ bool PinnedPools::register_one(std::unique_lock<std::mutex>& lock) {
     if (bytes == 0) continue;
     const std::shared_ptr<PinnedPool> pool = each;
     lock.unlock();
-    bool made = false;
+    auto ahead = PinnedPool::Ahead::kRefused;
     (void)contained("a piece of pinned memory",
-                    [&] { made = pool->register_for(bytes, Registrations::Need::kAhead, owner); });
+                    [&] { ahead = pool->register_ahead(bytes, owner); });
     lock.lock();
-    pool->failed = !made;
-    counts_.made_ahead += made;
+    pool->failed = ahead == PinnedPool::Ahead::kRefused;
+    counts_.made_ahead += ahead == PinnedPool::Ahead::kMade;
     return true;
   }
   return false;

@@ -139,17 +139,19 @@ class PinnedPoolTest : public ::testing::Test {
     driver.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
     driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) {
       ++registered;
+      while (hold) std::this_thread::yield();
       return refuse ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     };
     driver.cuMemHostUnregister = [](void*) {
       --registered;
       return CUDA_SUCCESS;
     };
-    refuse = false;
+    refuse = hold = false;
   }
 
-  std::shared_ptr<PinnedPool> open(uint32_t slot = 3) {
-    Result<std::shared_ptr<PinnedPool>> made = PinnedPool::open(driver, window, slot);
+  std::shared_ptr<PinnedPool> open(uint32_t slot = 3, Registrations* registrations = nullptr) {
+    Result<std::shared_ptr<PinnedPool>> made =
+        PinnedPool::open(driver, window, slot, nullptr, registrations);
     EXPECT_TRUE(made.ok());
     return made.take();
   }
@@ -175,6 +177,7 @@ class PinnedPoolTest : public ::testing::Test {
 
   static inline std::atomic<int> registered{0};
   static inline std::atomic<bool> refuse{false};
+  static inline std::atomic<bool> hold{false};  // what is being registered waits
   Driver driver;
   Gpus gpus;
   MemoryMap map;
@@ -322,6 +325,60 @@ TEST_F(PinnedPoolsTest, LargePiecesAreRegisteredWhenItDisturbsNobody) {
   EXPECT_EQ(registered.load(), 3);
   EXPECT_EQ(pool->touched_bytes(), 0u);
   pools.close();
+}
+
+// Until the driver has a block it is the request's that comes for it.
+TEST_F(PinnedPoolsTest, ARequestTakesTheBlockThatStandsBack) {
+  std::atomic<bool> stands_back{false};
+  gpus.registrations().look_at([&](uint64_t) {
+    stands_back = true;
+    return policies::Company::kAtWork;
+  });
+  PinnedPools pools(driver, gpus, {256 * kMiB}, {});
+  const auto pool = open(3, &gpus.registrations());
+  pools.add(pool, 7);
+  hold = true;
+  std::thread other([&] {
+    (void)gpus.registrations().add(driver, Registrant::kChunks, 0, nullptr, kMiB, 0,
+                                   Registrations::Need::kNow);
+  });
+  wait_until([] { return registered.load() == 1; });
+  pools.start();
+  pools.asked(*pool, kMiB, false);
+  wait_until([&] { return stands_back.load(); });
+  bool got = false;
+  std::thread request([&] { got = pool->register_for(kMiB) && pool->take(kMiB) != 0; });
+  hold = false;
+  other.join();
+  request.join();
+  EXPECT_TRUE(got);
+  pools.close();
+}
+
+TEST_F(PinnedPoolsTest, ARequestWaitsForTheBlockInHand) {
+  PinnedPools pools(driver, gpus, {256 * kMiB}, {});
+  const auto pool = open(3, &gpus.registrations());
+  pools.add(pool, 7);
+  hold = true;
+  pools.start();
+  pools.asked(*pool, kMiB, false);
+  wait_until([] { return registered.load() == 1; });
+  bool got = false;
+  std::thread request([&] { got = pool->register_for(kMiB) && pool->take(kMiB) != 0; });
+  hold = false;
+  request.join();
+  EXPECT_TRUE(got);
+  pools.close();
+}
+
+// As of a pool that was abandoned: the thread does not ask for ever.
+TEST_F(PinnedPoolsTest, NothingIsRegisteredAheadForNobody) {
+  const auto pool = open();
+  EXPECT_EQ(pool->register_ahead(kMiB, 7), PinnedPool::Ahead::kNotWanted);
+  ASSERT_EQ(pool->touch(kMiB), CUDA_SUCCESS);
+  pool->abandon();
+  EXPECT_EQ(pool->register_ahead(kMiB, 7), PinnedPool::Ahead::kRefused);
+  EXPECT_EQ(registered.load(), 0);
 }
 
 TEST_F(PinnedPoolsTest, WhatIsOnlyTouchedGoesBackWithoutTheDriver) {
