@@ -44,7 +44,7 @@ void PinnedSlot::look() {
 
 CUresult PinnedSlot::take(uint64_t bytes, uint64_t* address) {
   *address = pool_->take(bytes);
-  if (*address == 0 && pool_->register_for(bytes)) *address = pool_->take(bytes);
+  if (*address == 0) *address = pool_->take_registering(bytes);
   const bool found = *address != 0;
   CUresult error = CUDA_SUCCESS;
   if (!found) error = make(bytes, address);

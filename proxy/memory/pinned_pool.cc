@@ -194,23 +194,25 @@ bool PinnedPool::end_registration(uint64_t address, uint64_t bytes, CUresult err
   return error == CUDA_SUCCESS;
 }
 
-bool PinnedPool::register_for(uint64_t bytes) {
+uint64_t PinnedPool::take_registering(uint64_t bytes) {
   std::pair<uint64_t, uint64_t> block;
   {
     std::unique_lock lock(mutex_);
-    if (in_hand_bytes_ >= bytes) {
-      worked_.wait(lock, [this] { return in_hand_bytes_ == 0; });
-      if (blocks_.largest_run() >= bytes) return true;
+    worked_.wait(lock, [&] { return in_hand_bytes_ < bytes; });
+    if (const uint64_t address = blocks_.take(bytes, alignment(bytes)); address != 0) {
+      publish();
+      return address;
     }
-    if (use_ != Use::kClient || base_ == 0) return false;
+    if (use_ != Use::kClient || base_ == 0) return 0;
     const auto found = touched_.lower_bound({bytes, 0});
-    if (found == touched_.end()) return false;
+    if (found == touched_.end()) return 0;
     block = *found;
     touched_.erase(found);
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  return end_registration(block.second, block.first, register_now(block.second, block.first));
+  const CUresult error = register_now(block.second, block.first);
+  return end_registration(block.second, block.first, error) ? take(bytes) : 0;
 }
 
 PinnedPool::Ahead PinnedPool::register_ahead(uint64_t bytes, uint64_t owner) {

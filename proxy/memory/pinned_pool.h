@@ -59,9 +59,9 @@ class PinnedPool {
   // A block of that size (whole pages) with pages and registered, in the current context, for the
   // caller, whose it is as if take() had given it.
   CUresult make(uint64_t bytes, uint64_t* taken);
-  // Registers the smallest block with pages that serves the request, or waits for one that the
-  // pools' thread registers at this moment. False: there is none, or the driver refuses.
-  bool register_for(uint64_t bytes);
+  // The same when a block that is registered first has room: the smallest one with pages, or the
+  // one that the pools' thread registers at this moment. 0: there is none, or the driver refuses.
+  uint64_t take_registering(uint64_t bytes);
   void give(uint64_t address, uint64_t bytes);
   // Looks whether the client has its lock on the file; without, the pool serves no other client.
   void look();

@@ -159,7 +159,8 @@ class PinnedPoolTest : public ::testing::Test {
   static CUresult make_ahead(PinnedPool& pool, uint64_t bytes) {
     const CUresult error = pool.touch(bytes);
     if (error != CUDA_SUCCESS) return error;
-    return pool.register_for(bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return pool.register_ahead(bytes, 0) == PinnedPool::Ahead::kMade ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_OUT_OF_MEMORY;
   }
 
   // What a client's process does: its mapping keeps a lock.
@@ -313,8 +314,7 @@ TEST_F(PinnedPoolsTest, LargePiecesAreRegisteredWhenItDisturbsNobody) {
   wait_until([&] { return pool->touched_bytes() == 64 * kMiB; });
   EXPECT_EQ(registered.load(), 1);
   EXPECT_EQ(pool->take(64 * kMiB), 0u);
-  EXPECT_TRUE(pool->register_for(64 * kMiB));
-  EXPECT_NE(pool->take(64 * kMiB), 0u);
+  EXPECT_NE(pool->take_registering(64 * kMiB), 0u);
   EXPECT_EQ(registered.load(), 2);
   pools.asked(*pool, 64 * kMiB, true);
   wait_until([&] { return pool->touched_bytes() == 64 * kMiB; });
@@ -347,7 +347,7 @@ TEST_F(PinnedPoolsTest, ARequestTakesTheBlockThatStandsBack) {
   pools.asked(*pool, kMiB, false);
   wait_until([&] { return stands_back.load(); });
   bool got = false;
-  std::thread request([&] { got = pool->register_for(kMiB) && pool->take(kMiB) != 0; });
+  std::thread request([&] { got = pool->take_registering(kMiB) != 0; });
   hold = false;
   other.join();
   request.join();
@@ -364,7 +364,7 @@ TEST_F(PinnedPoolsTest, ARequestWaitsForTheBlockInHand) {
   pools.asked(*pool, kMiB, false);
   wait_until([] { return registered.load() == 1; });
   bool got = false;
-  std::thread request([&] { got = pool->register_for(kMiB) && pool->take(kMiB) != 0; });
+  std::thread request([&] { got = pool->take_registering(kMiB) != 0; });
   hold = false;
   request.join();
   EXPECT_TRUE(got);
