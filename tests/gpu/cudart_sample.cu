@@ -89,6 +89,7 @@ static void graph() {
   RT(cudaMalloc(&dy, count * 4));
   RT(cudaMemcpy(dx, x.data(), count * 4, cudaMemcpyHostToDevice));
   RT(cudaMemcpy(dy, y.data(), count * 4, cudaMemcpyHostToDevice));
+  RT(cudaStreamSynchronize(nullptr));  // so few bytes may still be on their way
   cudaStream_t stream;
   RT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   cudaGraph_t captured;
