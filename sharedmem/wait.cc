@@ -207,7 +207,9 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
       break;
     }
     if (announced) futex_wait(sleep.word, sleep.asleep_value, cut_nap(nap_ns(), watch_ns));
-    if (ready() || peer.at_most_ns != 0) break;
+    const uint64_t spin_ns = spin_cost(reason).limit_ns;
+    // Looks that come more often than that are not to be spun past.
+    if (ready() || (peer.at_most_ns != 0 && peer.at_most_ns <= spin_ns)) break;
     if (watch_ns != 0 && now_ns() >= watch_ns) {
       watch_ns = 0;
       if (peer.watched_ns != nullptr) *peer.watched_ns = now_ns();
@@ -218,9 +220,8 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced &&
                         atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
-    if (const uint64_t limit = spin_cost(reason).limit_ns;
-        roused && limit != 0 && spin(now_ns(), limit, ready))
-      break;
+    if (roused && spin_ns != 0 && spin(now_ns(), spin_ns, ready)) break;
+    if (peer.at_most_ns != 0) break;
   }
   if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
   return result;

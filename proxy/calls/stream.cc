@@ -84,6 +84,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call,
   CUresult error = CUDA_SUCCESS;
   if (!reached) error = session.copies().write_word(*op.state, call->reached, call->value);
   if (error != CUDA_SUCCESS) return error;
+  session.host_calls().posted(session.word(call->reached), call->value);
   if (stays(session, op, {&session.word(call->done), call->value, CU_STREAM_WAIT_VALUE_GEQ, 8})) {
     session.come_again();
     return CUDA_SUCCESS;

@@ -62,6 +62,7 @@
 #include "proxy/store/lost_seals.h"
 #include "proxy/store/store_client.h"
 #include "proxy/waits/external_waits.h"
+#include "proxy/waits/host_calls.h"
 #include "proxy/waits/own_waits.h"
 #include "proxy/waits/pending_waits.h"
 #include "proxy/waits/posted_records.h"
@@ -294,6 +295,7 @@ class Session {
   Output& output() { return output_; }
   ParkedRecords& parked() { return parked_; }
   ParkedWaits& parked_waits() { return parked_waits_; }
+  HostCalls& host_calls() { return host_calls_; }
   // Whether the current record, which waits for all work of its GPU, is to come again.
   bool waits_for_own();
   // The same for one that changes the objects which it names, although they are not marked so.
@@ -472,6 +474,7 @@ class Session {
   bool may_watch() const;
   bool watches_lane();
   bool sleep_beside_holds(shared::Peer& peer);
+  void ask_for_host_calls(uint64_t now_ns);
   void woke(const shared::Peer& peer);
   void rest_for_others();
   void rest_if_due() {
@@ -533,6 +536,7 @@ class Session {
   LaneCopies lanes_;
   ParkedWaits parked_waits_;
   OwnWaits own_waits_;
+  HostCalls host_calls_;
   StepTimes steps_;
   DeadlineWatch deadlines_;
   LongLaunches launches_;

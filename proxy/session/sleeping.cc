@@ -8,6 +8,7 @@
 #include "policies/link_share.h"
 #include "policies/spin.h"
 #include "proxy/common/contained.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -87,6 +88,20 @@ bool Session::watches_lane() {
   return true;
 }
 
+// One stream of each GPU says whether its context has failed.
+void Session::ask_for_host_calls(uint64_t now_ns) {
+  if (!host_calls_.due(now_ns)) return;
+  uint64_t asked = 0;  // a bit for each GPU
+  (void)contexts_.all_streams([&](const StreamState& state, uint32_t gpu) {
+    const uint64_t bit = uint64_t{1} << gpu % 64;
+    if ((asked & bit) != 0 || (captures() && is_capturing(driver(), state.stream))) return true;
+    asked |= bit;
+    report_if_sticky(gpu, driver().cuStreamQuery(state.stream));
+    if (shared_.gpus[gpu].failed.load(std::memory_order_relaxed) != 0) host_calls_.clear();
+    return true;
+  });
+}
+
 // While launches are held this session looks at their turns: without a pause when one of its own is
 // the next and it may spin. False: it does not sleep.
 bool Session::sleep_beside_holds(shared::Peer& peer) {
@@ -96,8 +111,12 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
     if (deadlines_.wants_look(now)) deadlines_.look(now, parked_.any());
     peer.at_most_ns = deadlines_.sleeps_ns(now);
   }
-  if (parked_waits_.any() || own_waits_.any())
-    peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
+  const auto look_within = [&peer](uint64_t ns) {
+    peer.at_most_ns = peer.at_most_ns == 0 ? ns : std::min(peer.at_most_ns, ns);
+  };
+  if (host_calls_.any()) ask_for_host_calls(now_ns());
+  if (host_calls_.any()) look_within(HostCalls::kLookNs);
+  if (parked_waits_.any() || own_waits_.any()) look_within(kWaitsLookNs);
   if (watches_lane()) {
     (void)contained("a turn of the lanes", [&] { copies_.stand_in(); });
     waiter_.offer_core();
@@ -108,8 +127,7 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
     waiter_.offer_core();
     return false;
   }
-  const uint64_t look_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
-  peer.at_most_ns = peer.at_most_ns == 0 ? look_ns : std::min(peer.at_most_ns, look_ns);
+  look_within(launches_.is_next() ? kNextLooksNs : kOthersLookNs);
   return true;
 }
 

@@ -228,6 +228,48 @@ CASE(many_host_functions_in_many_streams) {
   printf("%d ran\n", ran.load());
 }
 
+// ---- behind a fault ----
+//
+// The program asks nothing while it waits for its callback.
+
+namespace {
+
+struct Told {
+  std::atomic<int> code{-1};
+  static void callback(CUstream, CUresult code, void* data) {
+    static_cast<Told*>(data)->code.store(code);
+  }
+  // What the callback was told.
+  const char* wait() const {
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (code.load() < 0 && std::chrono::steady_clock::now() < patience)
+      std::this_thread::yield();
+    return code.load() < 0 ? "nothing" : code_name(static_cast<CUresult>(code.load()));
+  }
+};
+
+}  // namespace
+
+FAULTING_CASE(callback_behind_a_fault) {
+  Gpu gpu;
+  Module module("kernels.fatbin");
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  Gate gate;
+  Told before, behind;
+  std::atomic<uint32_t> ran{0};
+  CU(cuStreamAddCallback(stream, Told::callback, &before, 0));
+  printf("%s\n", before.wait());
+  gate.hold(stream);
+  CU(try_launch(module.function("poke"), {1}, {1}, 0, stream, CUdeviceptr{0}, 1u));
+  CU(cuLaunchHostFunc(stream, open_gate, &ran));
+  CU(cuStreamAddCallback(stream, Told::callback, &behind, 0));
+  gate.open();
+  printf("%s, function %s\n", behind.wait(), ran.load() != 0 ? "ran" : "did not run");
+  fflush(stdout);
+  _exit(0);
+}
+
 // ---- captures across streams ----
 
 namespace {
