@@ -335,6 +335,8 @@ class StoreTest(StoreScenes):
             self.assertEqual(self.run_scene(proxy, "queue", *"abcd"), "0\n")
             for n, name in enumerate("abcd"):
                 self.kill(self.started(proxy, "make", name, 40 << 10, n))
+                # What a client holds does not leave, also while its session ends.
+                self.until(proxy, "its session stays", lambda s: s["counts"]["clients"] == 1)
             on_gpu = {name for name, place in self.places(proxy).items() if "gpu" in place}
             # The newest needs its place when it is made: the others go for it.
             self.assertEqual(on_gpu, {"a", "d"} if policy == "queue" else stay)
