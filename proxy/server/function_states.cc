@@ -16,7 +16,8 @@
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kPatienceNs = 20'000'000;
+// Longer than a thread waits for a core where others want all of them.
+constexpr uint64_t kPatienceNs = 200'000'000;
 
 }  // namespace
 
