@@ -10,7 +10,6 @@
 #include "proxy/code/module_cache.h"
 #include "proxy/common/contained.h"
 #include "proxy/evict/pool_profiles.h"
-#include "proxy/gpu/capture.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/block_offers.h"
@@ -109,11 +108,8 @@ std::vector<std::string> Session::settle() {
   runs_.end();
   const uint64_t end = now_ns() + kMost;
   const auto ended = [&](const StreamState& state, uint32_t gpu) {
-    if (captures() && is_capturing(driver(), state.stream)) return true;
     while (true) {
-      const CUresult answer = driver().cuStreamQuery(state.stream);
-      report_if_sticky(gpu, answer);
-      if (answer != CUDA_ERROR_NOT_READY) return true;
+      if (query(state, gpu) != CUDA_ERROR_NOT_READY) return true;
       if (stopping() || now_ns() > end) return false;
       poll(nullptr, 0, 1);
     }

@@ -483,6 +483,7 @@ class Session {
   bool wait_for_room();
   ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
+  CUresult query(const StreamState& state, uint32_t gpu);
   void settle(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool held_go_on();
   StreamOp enter(StreamOp op, StreamUse use);

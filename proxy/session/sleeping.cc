@@ -7,9 +7,7 @@
 #include "base/clock.h"
 #include "policies/link_share.h"
 #include "policies/spin.h"
-#include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
-#include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
@@ -96,9 +94,9 @@ void Session::ask_for_host_calls(uint64_t now_ns) {
   uint64_t asked = 0;  // a bit for each GPU
   (void)contexts_.all_streams([&](const StreamState& state, uint32_t gpu) {
     const uint64_t bit = uint64_t{1} << gpu % 64;
-    if ((asked & bit) != 0 || (captures() && is_capturing(driver(), state.stream))) return true;
+    if ((asked & bit) != 0 || query(state, gpu) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+      return true;
     asked |= bit;
-    report_if_sticky(gpu, driver().cuStreamQuery(state.stream));
     if (shared_.gpus[gpu].failed.load(std::memory_order_relaxed) != 0) host_calls_.clear();
     return true;
   });

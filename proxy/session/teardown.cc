@@ -247,6 +247,15 @@ void Session::release_external_waits() {
   if (before.gpu != ContextShares::Current{}.gpu) (void)contexts_.make_current(before);
 }
 
+// As the driver would answer, but a capture is not broken by it.
+CUresult Session::query(const StreamState& state, uint32_t gpu) {
+  if (captures() && is_capturing(driver(), state.stream))
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const CUresult answer = driver().cuStreamQuery(state.stream);
+  report_if_sticky(gpu, answer);
+  return answer;
+}
+
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   if (parked_.holds()) return false;  // some stream has work that the driver does not know
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
@@ -254,11 +263,7 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
     uint32_t pause_ms = 0;
     while (true) {
       if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
-      if (captures() && is_capturing(driver(), state.stream))
-        return true;  // a query would break the capture
-      const CUresult answer = driver().cuStreamQuery(state.stream);
-      report_if_sticky(gpu, answer);
-      if (answer != CUDA_ERROR_NOT_READY) return true;  // done, or dead
+      if (query(state, gpu) != CUDA_ERROR_NOT_READY) return true;  // done, dead, or not to be asked
       if (now_ns() > deadline) return false;
       poll(nullptr, 0, static_cast<int>(pause_ms));  // nobody can wake us
       if (pause_ms < 16) pause_ms = pause_ms == 0 ? 1 : pause_ms * 2;
